@@ -1,0 +1,44 @@
+# Thin front: each target is one line that calls the build system or a script.
+BUILD ?= build
+
+.PHONY: all deps demo check check-fresh fuzz bench lint format install clean
+
+all: $(BUILD)/build.ninja
+	ninja -C $(BUILD)
+
+$(BUILD)/build.ninja:
+	meson setup $(BUILD)
+
+deps:
+	scripts/install-packages.sh check
+
+demo:
+	scripts/install-packages.sh build
+	$(MAKE) --no-print-directory all
+	demo/demo.sh
+
+check: deps
+	scripts/check.sh
+
+check-fresh:
+	scripts/check-fresh.sh
+
+fuzz: deps
+	scripts/fuzz.sh
+
+bench:
+	scripts/install-packages.sh build
+	$(MAKE) --no-print-directory all
+	scripts/bench.sh
+
+lint: deps all
+	scripts/lint.sh
+
+format:
+	git ls-files '*.c' '*.h' | xargs clang-format -i
+
+install: all
+	meson install -C $(BUILD)
+
+clean:
+	rm -rf $(BUILD) $(BUILD)-*

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* error.c - filling a struct braid_error. */
+#include "util/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+int error_set(struct braid_error *err, int code, const char *format, ...)
+{
+    if (err != NULL) {
+        va_list arguments;
+        err->code = code;
+        va_start(arguments, format);
+        (void)vsnprintf(err->text, sizeof err->text, format, arguments);
+        va_end(arguments);
+    }
+    return code;
+}
+
+void error_prefix(struct braid_error *err, const char *prefix)
+{
+    if (err == NULL || err->text[0] == '\0')
+        return;
+    const size_t room = sizeof err->text - 1;
+    const size_t head = MIN(strlen(prefix) + 2, room);
+    const size_t tail = MIN(strlen(err->text), room - head);
+
+    memmove(err->text + head, err->text, tail);
+    err->text[head + tail] = '\0';
+    memcpy(err->text, prefix, head - 2);
+    memcpy(err->text + head - 2, ": ", 2);
+}

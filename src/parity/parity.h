@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* parity.h - XOR and P+Q over buffers, and the recovery of lost chunks.
+ *
+ *   P = D0 ^ D1 ^ ...                      Q = g^e0 D0 ^ g^e1 D1 ^ ...
+ *
+ * over GF(2^8) modulo 0x11d with g = 2.  The exponents e belong to the layout
+ * (geometry.h); they differ from chunk to chunk of a row and are below 255.
+ * Source: H. Peter Anvin, "The mathematics of RAID-6"; the layouts' exponents
+ * are in geometry/parity_layout.c.
+ *
+ * All functions are pure, take any length and any alignment, and may be called
+ * from any thread.  dst must not overlap a source. */
+#ifndef PARITY_PARITY_H
+#define PARITY_PARITY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* What a chunk of a row is to the code. */
+enum parity_role {
+    PARITY_ROLE_DATA,
+    PARITY_ROLE_P,
+    PARITY_ROLE_Q,
+};
+
+/* A chunk of a row: its part and, for data, the exponent of its coefficient in Q
+ * (0..254; 0 where the level has no Q). */
+struct parity_chunk {
+    enum parity_role role;
+    uint32_t exponent;
+};
+
+/* A set of kernels.  Every pair of sets gives the same bytes. */
+struct parity_kernels {
+    const char *name;
+    /* dst = sources[0] ^ ... ^ sources[count - 1]; count >= 1. */
+    void (*xor_gen)(uint8_t *dst, const uint8_t *const *sources, uint32_t count, size_t bytes);
+    /* p and q over data chunks whose exponents are 0, 1, ..., count - 1; count >= 1. */
+    void (*pq_gen)(uint8_t *p, uint8_t *q, const uint8_t *const *sources, uint32_t count,
+                   size_t bytes);
+    /* dst = coefficients[0] * sources[0] ^ ... over GF(2^8); count >= 1. */
+    void (*combine)(uint8_t *dst, const uint8_t *const *sources, const uint8_t *coefficients,
+                    uint32_t count, size_t bytes);
+};
+
+extern const struct parity_kernels parity_reference; /* plain C: what the others are held to */
+extern const struct parity_kernels parity_isal;      /* ISA-L, dispatched by CPU at run time */
+
+#define PARITY_SOURCES_MAX 2048
+
+/* How a lost chunk is a linear combination of the row's surviving chunks.
+ *
+ *   wanted        the lost chunk to compute
+ *   other         a second lost chunk of the row, or NULL
+ *   sources       the surviving chunks offered, `count` of them: *all* surviving
+ *                 data, and of P and Q what is needed (see below)
+ *   coefficients  filled on success, one for each source; 0 = not needed
+ *
+ * One lost:  data from P (or from Q, if P isn't offered), P or Q from data.
+ * Two lost:  data+data from P and Q; data+P from Q; data+Q from P; P and Q from data.
+ *
+ * Returns 0, or -EINVAL when the sources offered don't determine the chunk. */
+int parity_solve(const struct parity_chunk *wanted, const struct parity_chunk *other,
+                 const struct parity_chunk *sources, uint32_t count, uint8_t *coefficients);
+
+/* Compute a lost chunk into dst: parity_solve() and then the fastest kernel for
+ * its coefficients (all ones or zeros: xor_gen).  buffers[i] holds `bytes` of
+ * sources[i]; count <= PARITY_SOURCES_MAX.  Returns as parity_solve() does; dst
+ * is untouched on failure. */
+int parity_recover(const struct parity_kernels *kernels, const struct parity_chunk *wanted,
+                   const struct parity_chunk *other, const struct parity_chunk *sources,
+                   const uint8_t *const *buffers, uint32_t count, uint8_t *dst, size_t bytes);
+
+#endif

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* md_assemble.c - which member is what in an array, from their superblocks alone.
+ *
+ * The superblock with the highest event count speaks for the array, and its role table
+ * for all members.  md raises the count by one when it notes a failure, and takes a
+ * member that is one behind as fresh: so the table, not the count, tells a member that
+ * was thrown out from one that merely missed the last update.
+ *
+ * Source: md(4); mdadm(8) "ASSEMBLE MODE"; checked against tests/golden/md/deg-*. */
+#include "format/md_assemble.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "util/compiler.h"
+#include "util/error.h"
+#include "util/text.h"
+
+/* Events by which a member may be behind and still count as fresh. */
+enum { EVENTS_TOLERATED = 1 };
+
+const char *md_member_state_name(enum md_member_state state)
+{
+    switch (state) {
+    case MD_MEMBER_IN_SYNC:
+        return "in-sync";
+    case MD_MEMBER_REBUILDING:
+        return "rebuilding";
+    case MD_MEMBER_REPLACEMENT:
+        return "replacement";
+    case MD_MEMBER_SPARE:
+        return "spare";
+    case MD_MEMBER_FAULTY:
+        return "faulty";
+    case MD_MEMBER_STALE:
+        return "stale";
+    case MD_MEMBER_JOURNAL:
+        return "journal";
+    }
+    return "";
+}
+
+static bool same_array(const struct md_super *a, const struct md_super *b)
+{
+    return memcmp(a->array_uuid, b->array_uuid, sizeof a->array_uuid) == 0;
+}
+
+/* 0.90 has no device UUIDs; there the number within the array has to serve. */
+static bool same_device(const struct md_super *a, const struct md_super *b)
+{
+    if (a->version == MD_VERSION_0_90 || b->version == MD_VERSION_0_90)
+        return a->device_number == b->device_number;
+    return memcmp(a->device_uuid, b->device_uuid, sizeof a->device_uuid) == 0;
+}
+
+static int refuse_foreign(const struct md_assembly_member *members, uint32_t count,
+                          struct braid_error *err)
+{
+    char list[BRAID_ERROR_BYTES];
+    struct text text;
+
+    text_init(&text, list, sizeof list);
+    for (uint32_t i = 0; i < count; i++) {
+        char uuid[UUID_TEXT_BYTES];
+        bool seen = false;
+        for (uint32_t j = 0; j < i; j++)
+            seen = seen || same_array(members[i].super, members[j].super);
+        if (seen)
+            continue;
+        uuid_text(members[i].super->array_uuid, uuid);
+        text_add(&text, "\n  array %s", uuid);
+        if (members[i].super->name[0] != '\0')
+            text_add(&text, " (%s)", members[i].super->name);
+        text_add(&text, ":");
+        for (uint32_t j = i; j < count; j++)
+            if (same_array(members[i].super, members[j].super))
+                text_add(&text, " %s", members[j].name);
+    }
+    return error_set(err, -ENOTUNIQ, "these members belong to different arrays:%s", list);
+}
+
+static int check_identity(const struct md_assembly_member *members, uint32_t count,
+                          struct braid_error *err)
+{
+    for (uint32_t i = 1; i < count; i++)
+        if (!same_array(members[0].super, members[i].super))
+            return refuse_foreign(members, count, err);
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t j = i + 1; j < count; j++) {
+            const struct md_super *super = members[i].super;
+            char uuid[UUID_TEXT_BYTES];
+            if (!same_device(super, members[j].super))
+                continue;
+            if (super->version == MD_VERSION_0_90)
+                return error_set(err, -ENOTUNIQ,
+                                 "%s and %s are the same member: both are device number %u of the "
+                                 "array; leave one of them out",
+                                 members[i].name, members[j].name, super->device_number);
+            uuid_text(super->device_uuid, uuid);
+            return error_set(err, -ENOTUNIQ,
+                             "%s and %s are the same member: both have device UUID %s; leave one "
+                             "of them out",
+                             members[i].name, members[j].name, uuid);
+        }
+    }
+    return 0;
+}
+
+static void judge(const struct md_super *newest, struct md_assembly_member *member)
+{
+    const struct md_super *super = member->super;
+    const uint64_t behind = newest->events - super->events;
+    const uint16_t role = md_role(newest, super->device_number);
+    const uint16_t own_role = md_role(super, super->device_number);
+
+    member->slot = MD_SLOT_NONE;
+    member->in_sync_sectors = 0;
+    if (role == MD_ROLE_JOURNAL) {
+        member->state = MD_MEMBER_JOURNAL;
+    } else if (role == MD_ROLE_FAULTY) {
+        member->state = behind == 0 ? MD_MEMBER_FAULTY : MD_MEMBER_STALE;
+    } else if (role >= newest->raid_disks) {
+        member->state = own_role < super->raid_disks ? MD_MEMBER_STALE : MD_MEMBER_SPARE;
+    } else if (behind > EVENTS_TOLERATED) {
+        member->state = MD_MEMBER_STALE;
+    } else {
+        member->slot = role;
+        member->in_sync_sectors = super->recovery_offset;
+        if ((super->feature_map & MD_FEATURE_REPLACEMENT) != 0)
+            member->state = MD_MEMBER_REPLACEMENT;
+        else if (super->recovery_offset != MD_OFFSET_NONE)
+            member->state = MD_MEMBER_REBUILDING;
+        else
+            member->state = MD_MEMBER_IN_SYNC;
+    }
+}
+
+/* Superblocks of one event count were written together, so what describes the array must be the
+ * same in all of them.  With other events the newest one counts. */
+static int check_agreement(const struct md_super *newest, const struct md_assembly_member *members,
+                           uint32_t count, struct braid_error *err)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct md_super *super = members[i].super;
+        const struct {
+            const char *field;
+            uint64_t newest;
+            uint64_t found;
+        } fields[] = {
+            {"level",         (uint32_t)newest->level, (uint32_t)super->level},
+            {"layout",        newest->layout,          super->layout         },
+            {"chunk sectors", newest->chunk_sectors,   super->chunk_sectors  },
+            {"raid disks",    newest->raid_disks,      super->raid_disks     },
+            {"size",          newest->size_sectors,    super->size_sectors   },
+            {"creation time", newest->creation_time_s, super->creation_time_s},
+        };
+        if (members[i].slot == MD_SLOT_NONE || super->events != newest->events)
+            continue;
+        for (uint32_t f = 0; f < ARRAY_COUNT(fields); f++)
+            if (fields[f].newest != fields[f].found)
+                return error_set(err, -ENOTUNIQ,
+                                 "%s disagrees with the other members of its event count: %s %llu, "
+                                 "where another has %llu; leave out the ones that are wrong, or "
+                                 "describe the array with --as",
+                                 members[i].name, fields[f].field,
+                                 (unsigned long long)fields[f].found,
+                                 (unsigned long long)fields[f].newest);
+    }
+    return 0;
+}
+
+static int take_slot(uint32_t *slot_table, const struct md_assembly_member *members, uint32_t index,
+                     struct braid_error *err)
+{
+    uint32_t *entry = &slot_table[members[index].slot];
+
+    if (*entry != MD_MEMBER_NONE)
+        return error_set(err, -ENOTUNIQ, "%s and %s both claim slot %u; leave one of them out",
+                         members[*entry].name, members[index].name, members[index].slot);
+    *entry = index;
+    return 0;
+}
+
+int md_assemble(struct md_assembly_member *members, uint32_t count, struct md_assembly *out,
+                struct braid_error *err)
+{
+    assert(count >= 1);
+    int result = check_identity(members, count, err);
+    if (result < 0)
+        return result;
+
+    memset(out, 0, sizeof *out);
+    out->newest = members[0].super;
+    for (uint32_t i = 1; i < count; i++)
+        if (members[i].super->events > out->newest->events)
+            out->newest = members[i].super;
+    for (uint32_t slot = 0; slot < MD_ROLES_MAX; slot++) {
+        out->slot_member[slot] = MD_MEMBER_NONE;
+        out->slot_replacement[slot] = MD_MEMBER_NONE;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        judge(out->newest, &members[i]);
+        if (members[i].slot == MD_SLOT_NONE)
+            continue;
+        const bool replacement = members[i].state == MD_MEMBER_REPLACEMENT;
+        result = take_slot(replacement ? out->slot_replacement : out->slot_member, members, i, err);
+        if (result < 0)
+            return result;
+    }
+    result = check_agreement(out->newest, members, count, err);
+    if (result < 0)
+        return result;
+    for (uint32_t slot = 0; slot < out->newest->raid_disks; slot++) {
+        const uint32_t original = out->slot_member[slot];
+        const uint32_t replacement = out->slot_replacement[slot];
+        const bool in_sync =
+            (original != MD_MEMBER_NONE && members[original].in_sync_sectors == UINT64_MAX) ||
+            (replacement != MD_MEMBER_NONE && members[replacement].in_sync_sectors == UINT64_MAX);
+        out->degraded += !in_sync;
+    }
+    return 0;
+}
+
+static int ppl_supported(const struct md_assembly *assembly,
+                         const struct md_assembly_member *members, uint32_t count,
+                         struct braid_error *err)
+{
+    if (assembly->newest->resync_offset != MD_OFFSET_NONE)
+        return error_set(err, -EOPNOTSUPP,
+                         "the array wasn't stopped cleanly, so its partial parity log (PPL) has to "
+                         "be replayed, which this version doesn't do");
+    for (uint32_t i = 0; i < count; i++)
+        if (members[i].state == MD_MEMBER_REBUILDING)
+            return error_set(err, -EOPNOTSUPP,
+                             "%s is being rebuilt in an array with a partial parity log (PPL), "
+                             "which this version doesn't replay; the array can be read without "
+                             "that member (--missing %s)",
+                             members[i].name, members[i].name);
+    return 0;
+}
+
+int md_assembly_supported(const struct md_assembly *assembly,
+                          const struct md_assembly_member *members, uint32_t count,
+                          struct braid_error *err)
+{
+    const struct md_super *newest = assembly->newest;
+
+    if (newest->reshaping)
+        return error_set(err, -EOPNOTSUPP,
+                         "a reshape is under way (at sector %llu of the array), which this version "
+                         "doesn't read",
+                         (unsigned long long)newest->reshape.position_sectors);
+    if ((newest->feature_map & MD_FEATURE_JOURNAL) != 0)
+        return error_set(err, -EOPNOTSUPP,
+                         "the array has a write journal, which may have to be replayed; this "
+                         "version doesn't read arrays with a journal");
+    if ((newest->feature_map & (MD_FEATURE_PPL | MD_FEATURE_MULTIPLE_PPLS)) != 0)
+        return ppl_supported(assembly, members, count, err);
+    return 0;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* plan.h - what to read to answer a request, as plain data.
+ *
+ * The planner decides, the engine only acts: everything about RAID that depends on
+ * which members are usable where is settled here, and a test can print it. */
+#ifndef PLAN_PLAN_H
+#define PLAN_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "geometry/geometry.h"
+#include "util/ranges.h"
+#include "util/text.h"
+
+/* A member as the planner sees it. */
+struct plan_member {
+    uint32_t io_member;       /* its index in I/O requests */
+    uint64_t in_sync_sectors; /* usable below this member sector; UINT64_MAX: everywhere, 0: not */
+    const struct range_set *bad; /* member sectors that can't be read, or NULL */
+    bool write_mostly;           /* in mirrors: only when no other copy can be had */
+};
+
+/* Who can serve a slot: the member itself and, while it is being replaced, another. */
+struct plan_slot {
+    struct plan_member candidates[2]; /* tried in this order */
+    uint32_t candidate_count;         /* 0: the slot is missing */
+};
+
+struct plan_view {
+    const struct geometry *geometry;
+    const struct plan_slot *slots; /* geometry->slot_count of them */
+    /* RAID 4/5/6: member sectors of rows whose parity may not match their data (a resync is
+     * due): what is computed from them is in doubt.  NULL: none. */
+    const struct range_set *untrusted;
+};
+
+enum plan_kind {
+    PLAN_DIRECT,      /* read from one member */
+    PLAN_RECONSTRUCT, /* compute from the rest of the row */
+    PLAN_UNREADABLE,  /* too much of the row is lost */
+};
+
+/* A chunk of the row to read and what it is to the code. */
+struct plan_source {
+    uint32_t slot;
+    uint32_t io_member;
+    enum plan_role { PLAN_ROLE_DATA, PLAN_ROLE_P, PLAN_ROLE_Q } role;
+    uint32_t exponent; /* of data in Q */
+    /* For data that the same plan reads anyway: its place in the request, in sectors;
+     * UINT64_MAX if it has to be read. */
+    uint64_t request_sector;
+    /* Index of an earlier source of the plan that reads the very same; UINT32_MAX if none does. */
+    uint32_t same_as;
+};
+
+/* A stretch of the request that is served in one way. */
+struct plan_piece {
+    enum plan_kind kind;
+    uint64_t request_sector; /* from the start of the request */
+    uint64_t sectors;        /* >= 1 */
+    uint32_t slot;           /* whose chunk it is */
+    uint32_t io_member;      /* PLAN_DIRECT: where to read it */
+    uint64_t member_sector;  /* on every member of the row */
+    bool in_doubt;           /* PLAN_RECONSTRUCT from parity that isn't trusted */
+
+    /* PLAN_RECONSTRUCT: sources[first_source .. + source_count) determine the chunk. */
+    uint32_t exponent; /* of the wanted chunk in Q */
+    uint32_t first_source;
+    uint32_t source_count;
+    bool has_other_lost; /* a second chunk of the row is lost: */
+    enum plan_role other_role;
+    uint32_t other_exponent;
+};
+
+/* The caller's arrays, filled by plan_read(). */
+struct plan {
+    struct plan_piece *pieces;
+    uint32_t piece_count;
+    uint32_t piece_capacity;
+    struct plan_source *sources;
+    uint32_t source_count;
+    uint32_t source_capacity;    /* >= slot_count */
+    uint64_t source_sectors;     /* all sources' sectors together: the memory that they may take */
+    uint64_t source_sectors_max; /* planning stops at the first piece that reaches it */
+};
+
+/* Plan a read of [volume_sector, volume_sector + sectors), which lies in the volume.
+ *
+ *   piece_limit  no piece is longer; UINT64_MAX for no limit.  Small pieces find the one
+ *                bad sector of a stretch that failed.
+ *
+ * Fills the plan from its start and returns how many sectors it covers, >= 1: fewer than
+ * asked for when an array is full. */
+uint64_t plan_read(const struct plan_view *view, uint64_t volume_sector, uint64_t sectors,
+                   uint64_t piece_limit, struct plan *plan);
+
+/* The plan as text, a line a piece and a line a source. */
+void plan_print(const struct plan *plan, struct text *out);
+
+#endif

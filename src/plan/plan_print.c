@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* plan_print.c - a plan as text, for tests and for people.
+ *
+ *   0+128 slot 1 read member 1 at 0
+ *   128+128 slot 2 compute at 0, slot 3 lost too
+ *     slot 0 D g^1: read member 0
+ *     slot 1 D g^2: in request at 0
+ *     slot 4 P: read member 4
+ */
+#include <inttypes.h>
+
+#include "plan/plan.h"
+
+static const char *role_name(enum plan_role role)
+{
+    switch (role) {
+    case PLAN_ROLE_DATA:
+        return "D";
+    case PLAN_ROLE_P:
+        return "P";
+    case PLAN_ROLE_Q:
+        return "Q";
+    }
+    return "";
+}
+
+static void print_source(const struct plan_source *source, struct text *out)
+{
+    text_add(out, "  slot %u %s", source->slot, role_name(source->role));
+    if (source->role == PLAN_ROLE_DATA)
+        text_add(out, " g^%u", source->exponent);
+    if (source->same_as != UINT32_MAX)
+        text_add(out, ": as above\n");
+    else if (source->request_sector != UINT64_MAX)
+        text_add(out, ": in request at %" PRIu64 "\n", source->request_sector);
+    else
+        text_add(out, ": read member %u\n", source->io_member);
+}
+
+void plan_print(const struct plan *plan, struct text *out)
+{
+    for (uint32_t i = 0; i < plan->piece_count; i++) {
+        const struct plan_piece *piece = &plan->pieces[i];
+        text_add(out, "%" PRIu64 "+%" PRIu64 " slot %u ", piece->request_sector, piece->sectors,
+                 piece->slot);
+        switch (piece->kind) {
+        case PLAN_DIRECT:
+            text_add(out, "read member %u at %" PRIu64 "\n", piece->io_member,
+                     piece->member_sector);
+            break;
+        case PLAN_RECONSTRUCT:
+            text_add(out, "compute g^%u at %" PRIu64, piece->exponent, piece->member_sector);
+            if (piece->has_other_lost)
+                text_add(out, ", %s%s lost too", role_name(piece->other_role),
+                         piece->other_role == PLAN_ROLE_DATA ? " of the row" : "");
+            text_add(out, "%s\n", piece->in_doubt ? ", in doubt" : "");
+            for (uint32_t s = 0; s < piece->source_count; s++)
+                print_source(&plan->sources[piece->first_source + s], out);
+            break;
+        case PLAN_UNREADABLE:
+            text_add(out, "unreadable at %" PRIu64 "\n", piece->member_sector);
+            break;
+        }
+    }
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* io_memory.h - members in memory, time by hand, faults on request: for tests.
+ *
+ * The clock stands still until io_run() has nothing due and may wait: then it
+ * jumps to the next completion, deadline or timer.  Each request completes
+ * `latency_ns` after it was submitted, those due together in order of submission;
+ * faults are looked at then.  At most 65536 may be in flight. */
+#ifndef IO_IO_MEMORY_H
+#define IO_IO_MEMORY_H
+
+#include "io/io.h"
+
+struct io_memory_member {
+    uint8_t *bytes; /* the caller's, for as long as the backend lives */
+    uint64_t length_bytes;
+    uint64_t latency_ns;
+    bool gone;  /* every request fails with -ENODEV */
+    bool hangs; /* requests never complete; only their deadline ends them */
+    /* Requests that touch [bad_start, bad_end) fail with -EIO; none if equal. */
+    uint64_t bad_start_bytes;
+    uint64_t bad_end_bytes;
+    uint64_t reads; /* counted by the backend: requests submitted */
+};
+
+/* members[count] stays the caller's and may be changed between calls: that is how
+ * a test injects a fault.  Returns 0 or -ENOMEM. */
+int io_memory_create(struct io_memory_member *members, uint32_t count, struct io **out);
+
+#endif

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* member.c - opening members, for reading. */
+#include "io/member.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "util/checked.h"
+#include "util/error.h"
+
+static const char *kind_name(mode_t mode)
+{
+    if (S_ISDIR(mode))
+        return "a directory";
+    if (S_ISCHR(mode))
+        return "a character device";
+    if (S_ISFIFO(mode))
+        return "a FIFO";
+    if (S_ISSOCK(mode))
+        return "a socket";
+    return "something else";
+}
+
+/* Size and block size of an open file or device into *member. */
+static int measure(struct member *member, struct braid_error *err)
+{
+    struct stat status;
+
+    if (fstat(member->fd, &status) < 0)
+        return error_set(err, -errno, "cannot be looked at: %s", strerror(errno));
+    member->device = status.st_dev;
+    member->inode = status.st_ino;
+    member->block_bytes = 512;
+    if (S_ISREG(status.st_mode)) {
+        member->device_bytes = (uint64_t)status.st_size;
+    } else if (S_ISBLK(status.st_mode)) {
+        int block_bytes;
+        member->block_device = true;
+        if (ioctl(member->fd, BLKGETSIZE64, &member->device_bytes) < 0 ||
+            ioctl(member->fd, BLKSSZGET, &block_bytes) < 0)
+            return error_set(err, -errno, "its size cannot be read: %s", strerror(errno));
+        member->block_bytes = (uint32_t)block_bytes;
+    } else {
+        return error_set(err, -ENOTBLK, "is %s; a member is a regular file or a block device",
+                         kind_name(status.st_mode));
+    }
+    if (member->device_bytes == 0)
+        return error_set(err, -ENODATA, "is empty (0 bytes)");
+    return 0;
+}
+
+static int choose_range(struct member *member, const struct member_spec *spec,
+                        struct braid_error *err)
+{
+    member->offset_bytes = spec->offset_bytes;
+    if (spec->offset_bytes >= member->device_bytes)
+        return error_set(err, -ERANGE, "offset %llu lies behind its end at %llu",
+                         (unsigned long long)spec->offset_bytes,
+                         (unsigned long long)member->device_bytes);
+    member->length_bytes =
+        spec->length_bytes != 0 ? spec->length_bytes : member->device_bytes - spec->offset_bytes;
+    if (!checked_inside(member->offset_bytes, member->length_bytes, member->device_bytes))
+        return error_set(err, -ERANGE, "%llu bytes from offset %llu run past its end at %llu",
+                         (unsigned long long)member->length_bytes,
+                         (unsigned long long)member->offset_bytes,
+                         (unsigned long long)member->device_bytes);
+    return 0;
+}
+
+static int choose_partition(struct member *member, uint32_t number, struct braid_error *err)
+{
+    struct partition *partitions = calloc(PARTITIONS_MAX, sizeof *partitions);
+    int result;
+
+    if (partitions == NULL)
+        return error_set(err, -ENOMEM, "no memory");
+    const int count = partitions_list(member->fd, 0, member->device_bytes, partitions);
+    if (count < 0)
+        result = error_set(err, count, "its partition table cannot be read: %s", strerror(-count));
+    else if (count == 0)
+        result = error_set(err, -ENXIO, "has no partition table");
+    else
+        result = error_set(err, -ENXIO, "has no partition %u", number);
+    for (int i = 0; i < count; i++) {
+        if (partitions[i].number != number)
+            continue;
+        member->offset_bytes = partitions[i].offset_bytes;
+        member->length_bytes = partitions[i].length_bytes;
+        if (err != NULL)
+            *err = (struct braid_error){0};
+        result = 0;
+    }
+    free(partitions);
+    return result;
+}
+
+static int open_spec(const char *name, const struct member_spec *spec, bool shared,
+                     struct member **out, struct braid_error *err)
+{
+    struct member *member = calloc(1, sizeof *member);
+    int result;
+
+    if (member == NULL)
+        return error_set(err, -ENOMEM, "no memory");
+    member->name = strdup(name);
+    /* O_NONBLOCK: a FIFO named by mistake must not make us wait; files and disks ignore it. */
+    member->fd = open(spec->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (member->name == NULL) {
+        result = error_set(err, -ENOMEM, "no memory");
+        goto fail;
+    }
+    if (member->fd < 0) {
+        result = error_set(err, -errno, "cannot be opened: %s", strerror(errno));
+        goto fail;
+    }
+    result = measure(member, err);
+    if (result == 0)
+        result = spec->partition != 0 ? choose_partition(member, spec->partition, err)
+                                      : choose_range(member, spec, err);
+    if (result == 0 && !shared)
+        result = member_lock_shared(member, spec->partition, err);
+    if (result < 0)
+        goto fail;
+    member->whole = !spec->has_range && spec->partition == 0;
+    *out = member;
+    return 0;
+
+fail:
+    error_prefix(err, name);
+    member_close(member);
+    return result;
+}
+
+int member_open(const char *text, bool shared, struct member **out, struct braid_error *err)
+{
+    struct member_spec spec;
+
+    const int result = member_spec_parse(text, &spec, err);
+    if (result < 0)
+        return result;
+    if (spec.missing)
+        return error_set(err, -EINVAL, "`missing` is no member that could be opened");
+    return open_spec(text, &spec, shared, out, err);
+}
+
+int member_open_partition(const struct member *disk, uint32_t partition, bool shared,
+                          struct member **out, struct braid_error *err)
+{
+    struct member_spec spec;
+    char name[PATH_MAX + 16];
+
+    const int result = member_spec_parse(disk->name, &spec, err);
+    if (result < 0)
+        return result;
+    spec.partition = partition;
+    (void)snprintf(name, sizeof name, "%s#%u", disk->name, partition);
+    return open_spec(name, &spec, shared, out, err);
+}
+
+void member_close(struct member *member)
+{
+    if (member == NULL)
+        return;
+    if (member->fd >= 0)
+        (void)close(member->fd); /* drops the lock too */
+    free(member->name);
+    free(member);
+}
+
+int member_read(const struct member *member, void *buffer, uint64_t bytes, uint64_t offset)
+{
+    uint8_t *p = buffer;
+
+    if (!checked_inside(offset, bytes, member->length_bytes))
+        return -ENXIO;
+    while (bytes > 0) {
+        const ssize_t got = pread(member->fd, p, bytes, (off_t)(member->offset_bytes + offset));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -errno;
+        if (got == 0)
+            return -ENXIO; /* it got shorter since it was opened */
+        p += got;
+        offset += (uint64_t)got;
+        bytes -= (uint64_t)got;
+    }
+    return 0;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* member.h - a member as the user named it: finding, opening and locking it.
+ *
+ *   PATH                    a regular file or block device
+ *   PATH@OFFSET[+LENGTH]    a range of it
+ *   PATH#N                  partition N of a GPT, MBR or BSD label inside it
+ *   missing                 no member, but its place
+ *
+ * A literal @, # or \ in a path is written \@, \#, \\. */
+#ifndef IO_MEMBER_H
+#define IO_MEMBER_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "braid/error.h"
+
+struct member_spec {
+    char path[PATH_MAX];
+    bool missing;
+    bool has_range;
+    uint64_t offset_bytes;
+    uint64_t length_bytes; /* 0: up to the end */
+    uint32_t partition;    /* 0: none */
+};
+
+/* Pure.  Returns 0, -EDOM for a text that is no MEMBER, or -EOPNOTSUPP for a URI. */
+int member_spec_parse(const char *text, struct member_spec *out, struct braid_error *err);
+
+/* An open member: bytes [offset_bytes, offset_bytes + length_bytes) of fd. */
+struct member {
+    char *name; /* as the user would name it, for messages */
+    int fd;     /* read-only */
+    uint64_t offset_bytes;
+    uint64_t length_bytes;
+    uint64_t device_bytes; /* of the whole file or device */
+    uint32_t block_bytes;  /* the device's own sector: 512 for files */
+    bool block_device;
+    bool whole; /* named by path alone, so that its partitions may be looked at */
+    dev_t device;
+    ino_t inode;
+};
+
+/* Open a member for reading and take the reader's lock on its range (D9).
+ *
+ *   shared  go on though somebody is writing to it
+ *
+ * Returns 0 and a member for member_close(); -EBUSY when somebody holds it for writing,
+ * *err says who; the parse errors of member_spec_parse(); -ENXIO for a partition that isn't
+ * there; -ENOTBLK for what is no file or block device; -ENODATA for one that is empty; or
+ * what open() said.
+ * A spec `missing` is -EINVAL here. */
+int member_open(const char *text, bool shared, struct member **out, struct braid_error *err);
+
+/* The partition of an already open whole member, as a member of its own. */
+int member_open_partition(const struct member *disk, uint32_t partition, bool shared,
+                          struct member **out, struct braid_error *err);
+
+void member_close(struct member *member);
+
+/* Read exactly `bytes` at `offset` of the member, waiting for it: for metadata.
+ * Returns 0, -ENXIO past the member's end, or a negative errno. */
+int member_read(const struct member *member, void *buffer, uint64_t bytes, uint64_t offset);
+
+struct partition {
+    uint32_t number;
+    uint64_t offset_bytes; /* from the member's start */
+    uint64_t length_bytes;
+    char type[40]; /* GPT type UUID or MBR type, as libblkid writes it; "" if unknown */
+};
+#define PARTITIONS_MAX 256
+
+/* The partitions inside [offset, offset + length) of fd; extended MBR partitions, which
+ * only hold others, are left out.  Returns how many (0: no table), at most PARTITIONS_MAX,
+ * or a negative errno. */
+int partitions_list(int fd, uint64_t offset_bytes, uint64_t length_bytes,
+                    struct partition out[PARTITIONS_MAX]);
+
+/* member_lock.c: the reader's half of D9.  Returns 0 or -EBUSY with *err. */
+int member_lock_shared(const struct member *member, uint32_t partition, struct braid_error *err);
+
+#endif

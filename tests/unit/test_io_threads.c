@@ -1,0 +1,957 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* test_io_threads.c - member I/O by a pool of threads, over real files.
+ *
+ * What a file can't be made to do at will (hang, fail, return less, be interrupted) is
+ * done by a pread() of our own, which the linker takes before that of the C library.
+ * It looks for the descriptor's rule and otherwise is the system call. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "harness.h"
+#include "io/io_threads.h"
+#include "util/compiler.h"
+
+#define MILLISECOND_NS UINT64_C(1000000)
+#define PATIENCE_NS    (UINT64_C(20000) * MILLISECOND_NS) /* then a test has failed */
+#define BOUNCE_BYTES   (256 << 10) /* of a worker; requests around it are read */
+#define FILE_BYTES     (3 << 20)
+#define FILE_COUNT     3
+#define UNTOUCHED      0xee
+#define NOT_DONE       1 /* no result of a request */
+
+/* ---- our pread() ---- */
+
+enum rule {
+    RULE_NONE,
+    RULE_HANG, /* wait for the gate, then read */
+    RULE_EIO,
+    RULE_SHORT,     /* return a third of what was asked for */
+    RULE_INTERRUPT, /* EINTR two times of three */
+};
+
+static pthread_mutex_t rule_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t rule_changed = PTHREAD_COND_INITIALIZER;
+static enum rule rules[FILE_COUNT];
+static int files[FILE_COUNT] = {-1, -1, -1};
+static uint32_t calls[FILE_COUNT];
+static uint32_t hanging[FILE_COUNT];
+static uint32_t hanging_max[FILE_COUNT];
+
+static void hang(int file)
+{
+    hanging[file]++;
+    hanging_max[file] = MAX(hanging_max[file], hanging[file]);
+    (void)pthread_cond_broadcast(&rule_changed);
+    while (rules[file] == RULE_HANG)
+        (void)pthread_cond_wait(&rule_changed, &rule_lock);
+    hanging[file]--;
+}
+
+ssize_t pread(int fd, void *buffer, size_t bytes, off_t offset)
+{
+    enum rule rule = RULE_NONE;
+    uint32_t call = 0;
+
+    (void)pthread_mutex_lock(&rule_lock);
+    for (int file = 0; file < FILE_COUNT; file++) {
+        if (files[file] != fd)
+            continue;
+        rule = rules[file];
+        call = calls[file]++;
+        if (rule == RULE_HANG)
+            hang(file);
+    }
+    (void)pthread_mutex_unlock(&rule_lock);
+    if (rule == RULE_EIO || (rule == RULE_INTERRUPT && call % 3 != 2)) {
+        errno = rule == RULE_EIO ? EIO : EINTR;
+        return -1;
+    }
+    if (rule == RULE_SHORT)
+        bytes = (bytes + 2) / 3;
+    return syscall(SYS_pread64, fd, buffer, bytes, offset);
+}
+
+static void set_rule(int file, enum rule rule)
+{
+    (void)pthread_mutex_lock(&rule_lock);
+    rules[file] = rule;
+    (void)pthread_cond_broadcast(&rule_changed);
+    (void)pthread_mutex_unlock(&rule_lock);
+}
+
+static uint32_t calls_of(int file)
+{
+    (void)pthread_mutex_lock(&rule_lock);
+    const uint32_t count = calls[file];
+    (void)pthread_mutex_unlock(&rule_lock);
+    return count;
+}
+
+static void nap(void)
+{
+    (void)usleep(1000);
+}
+
+static uint64_t clock_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 * MILLISECOND_NS + (uint64_t)now.tv_nsec;
+}
+
+/* Wait until `count` threads hang in a file; false if they don't. */
+static bool await_hanging(int file, uint32_t count)
+{
+    const uint64_t end_ns = clock_ns() + PATIENCE_NS;
+    bool there = false;
+
+    while (!there && clock_ns() < end_ns) {
+        nap();
+        (void)pthread_mutex_lock(&rule_lock);
+        there = hanging[file] == count;
+        (void)pthread_mutex_unlock(&rule_lock);
+    }
+    return there;
+}
+
+/* Let everybody go who hangs in a file.  Waits until they have noticed: a rule that came
+ * soon after would catch them again. */
+static bool let_go(int file)
+{
+    set_rule(file, RULE_NONE);
+    return await_hanging(file, 0);
+}
+
+static uint32_t task_count(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    uint32_t count = 0;
+
+    while (tasks != NULL && readdir(tasks) != NULL)
+        count++;
+    if (tasks != NULL)
+        (void)closedir(tasks);
+    return count;
+}
+
+static bool await_tasks(uint32_t count)
+{
+    const uint64_t end_ns = clock_ns() + PATIENCE_NS;
+
+    while (task_count() != count && clock_ns() < end_ns)
+        nap();
+    return task_count() == count;
+}
+
+/* ---- memory that runs out ---- */
+
+/* Until one fails; negative: none does.  Volatile, since the compiler knows that an
+ * aligned_alloc() doesn't look at variables. */
+static volatile int allocations_left = -1;
+
+void *aligned_alloc(size_t alignment, size_t bytes)
+{
+    void *memory = NULL;
+
+    if (allocations_left == 0)
+        return NULL;
+    if (allocations_left > 0)
+        allocations_left = allocations_left - 1;
+    return posix_memalign(&memory, alignment, bytes) == 0 ? memory : NULL;
+}
+
+/* Valgrind puts its own function in the place of ours, but not of one that the
+ * compiler has inlined: so ask through a pointer, as seen from elsewhere. */
+static bool allocations_can_fail(void)
+{
+    void *(*volatile allocate)(size_t, size_t) = aligned_alloc;
+
+    allocations_left = 0;
+    void *memory = allocate(4096, 4096);
+    allocations_left = -1;
+    free(memory);
+    return memory == NULL;
+}
+
+/* ---- files and requests ---- */
+
+static uint8_t *contents[FILE_COUNT];
+static struct io_extent extents[FILE_COUNT];
+static struct io *io;
+static pthread_t owner;
+static bool inside_submit;
+static bool wrong_call;
+
+struct probe {
+    struct io_request request;
+    struct iovec iov;
+    uint8_t *buffer;
+    size_t bytes;
+    uint32_t done_count;
+    uint32_t turn; /* counts the callbacks of a test */
+    int result;
+    uint64_t done_ns;
+};
+
+static uint32_t turns;
+
+static void probe_done(struct io_request *request, int result)
+{
+    struct probe *probe = CONTAINER_OF(request, struct probe, request);
+
+    if (inside_submit || !pthread_equal(pthread_self(), owner))
+        wrong_call = true;
+    probe->done_count++;
+    probe->turn = turns++;
+    probe->result = result;
+    probe->done_ns = io_now(io);
+}
+
+static void make_files(void)
+{
+    for (int f = 0; f < FILE_COUNT; f++) {
+        char path[] = "/tmp/test_io_threads.XXXXXX";
+
+        contents[f] = malloc(FILE_BYTES);
+        files[f] = mkstemp(path);
+        if (contents[f] == NULL || files[f] < 0)
+            abort();
+        (void)unlink(path);
+        for (uint32_t b = 0; b < FILE_BYTES; b++)
+            contents[f][b] = (uint8_t)(b * 13 + b / 251 + b / 65536 + (uint32_t)f * 77);
+        if (pwrite(files[f], contents[f], FILE_BYTES, 0) != FILE_BYTES)
+            abort();
+    }
+}
+
+static void set_up(uint32_t thread_count)
+{
+    for (int f = 0; f < FILE_COUNT; f++) {
+        set_rule(f, RULE_NONE);
+        (void)pthread_mutex_lock(&rule_lock);
+        calls[f] = 0;
+        hanging_max[f] = 0;
+        (void)pthread_mutex_unlock(&rule_lock);
+        extents[f] = (struct io_extent){.fd = files[f], .length_bytes = FILE_BYTES};
+    }
+    owner = pthread_self();
+    wrong_call = false;
+    turns = 0;
+    io = NULL;
+    CHECK_EQ(io_threads_create(extents, FILE_COUNT, thread_count, &io), 0);
+}
+
+#define SET_UP(thread_count)                                                                       \
+    do {                                                                                           \
+        set_up(thread_count);                                                                      \
+        CHECK_SO_FAR();                                                                            \
+    } while (0)
+
+static void tear_down(void)
+{
+    io_destroy(io);
+    CHECK(!wrong_call);
+}
+
+static void prepare(struct probe *probe, uint32_t member, uint64_t offset_bytes,
+                    uint64_t deadline_ns)
+{
+    memset(probe->buffer, UNTOUCHED, probe->bytes);
+    probe->iov = (struct iovec){.iov_base = probe->buffer, .iov_len = probe->bytes};
+    probe->done_count = 0;
+    probe->result = NOT_DONE;
+    probe->request = (struct io_request){
+        .kind = IO_READ,
+        .member = member,
+        .offset_bytes = offset_bytes,
+        .iov = &probe->iov,
+        .iov_count = 1,
+        .deadline_ns = deadline_ns,
+        .done = probe_done,
+    };
+}
+
+static void submit(struct probe *probe)
+{
+    inside_submit = true;
+    io_submit(io, &probe->request);
+    inside_submit = false;
+}
+
+static void start(struct probe *probe, uint32_t member, uint64_t offset_bytes, uint64_t deadline_ns)
+{
+    prepare(probe, member, offset_bytes, deadline_ns);
+    submit(probe);
+}
+
+/* Run until the request is done; false if that takes too long. */
+static bool await(const struct probe *probe)
+{
+    const uint64_t end_ns = io_now(io) + PATIENCE_NS;
+
+    while (probe->done_count == 0 && io_now(io) < end_ns)
+        (void)io_run(io, end_ns);
+    return probe->done_count == 1;
+}
+
+/* One read from start to end, without a deadline. */
+static int read_once(struct probe *probe, uint32_t member, uint64_t offset_bytes)
+{
+    start(probe, member, offset_bytes, IO_NEVER);
+    return await(probe) ? probe->result : NOT_DONE;
+}
+
+static bool untouched(const uint8_t *buffer, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (buffer[i] != UNTOUCHED)
+            return false;
+    return true;
+}
+
+static uint64_t random_state = 1;
+
+static uint32_t next_random(uint32_t below)
+{
+    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)((random_state >> 33) % below);
+}
+
+/* ---- reading ---- */
+
+TEST(reads_of_every_size_and_place)
+{
+    static const size_t sizes[] = {0,
+                                   1,
+                                   511,
+                                   4096,
+                                   BOUNCE_BYTES - 1,
+                                   BOUNCE_BYTES,
+                                   BOUNCE_BYTES + 1,
+                                   3 * BOUNCE_BYTES + 7,
+                                   FILE_BYTES};
+    struct probe probe = {.buffer = malloc(FILE_BYTES)};
+
+    SET_UP(2);
+    for (size_t s = 0; s < ARRAY_COUNT(sizes); s++) {
+        const uint64_t last = FILE_BYTES - sizes[s];
+        const uint64_t offsets[] = {0, MIN(UINT64_C(1001), last), last};
+
+        probe.bytes = sizes[s];
+        for (size_t o = 0; o < ARRAY_COUNT(offsets); o++)
+            for (uint32_t f = 0; f < FILE_COUNT; f++) {
+                CHECK_EQ(read_once(&probe, f, offsets[o]), 0);
+                CHECK_MEM(probe.buffer, contents[f] + offsets[o], probe.bytes);
+            }
+    }
+    free(probe.buffer);
+    tear_down();
+}
+
+TEST(an_extent_begins_and_ends_inside_its_file)
+{
+    struct probe probe = {.buffer = malloc(1000), .bytes = 1000};
+    const struct io_extent range = {.fd = files[1], .offset_bytes = 5000, .length_bytes = 2000};
+
+    SET_UP(1);
+    io_destroy(io);
+    CHECK_EQ(io_threads_create(&range, 1, 1, &io), 0);
+    CHECK_EQ(read_once(&probe, 0, 0), 0);
+    CHECK_MEM(probe.buffer, contents[1] + 5000, 1000);
+    CHECK_EQ(read_once(&probe, 0, 1000), 0);
+    CHECK_MEM(probe.buffer, contents[1] + 6000, 1000);
+    const uint32_t calls_before = calls_of(1);
+    CHECK_EQ(read_once(&probe, 0, 1001), -ENXIO);
+    CHECK_EQ(read_once(&probe, 0, 2000), -ENXIO);
+    CHECK_EQ(read_once(&probe, 0, UINT64_MAX - 10), -ENXIO);
+    CHECK_EQ(calls_of(1), calls_before); /* no thread was bothered */
+    CHECK(untouched(probe.buffer, probe.bytes));
+    free(probe.buffer);
+    tear_down();
+}
+
+TEST(fills_many_buffers_in_order)
+{
+    enum { BUFFERS = 600, BUFFER_BYTES = 2048, OFFSET = 333 };
+    static uint8_t buffers[BUFFERS][BUFFER_BYTES];
+    struct iovec iov[BUFFERS];
+    struct probe probe = {.buffer = buffers[0], .bytes = 1};
+    const uint8_t *expected = contents[0] + OFFSET;
+
+    SET_UP(1);
+    for (uint32_t i = 0; i < BUFFERS; i++)
+        iov[i] = (struct iovec){buffers[i], i % 7 == 3 ? 0 : 1 + next_random(BUFFER_BYTES)};
+    iov[3].iov_base = NULL;
+    prepare(&probe, 0, OFFSET, IO_NEVER);
+    probe.request.iov = iov;
+    probe.request.iov_count = BUFFERS;
+    CHECK(io_request_bytes(&probe.request) > 2 * BOUNCE_BYTES);
+    submit(&probe);
+    CHECK(await(&probe));
+    CHECK_EQ(probe.result, 0);
+    for (uint32_t i = 0; i < BUFFERS; i++) {
+        CHECK_MEM(buffers[i], expected, iov[i].iov_len);
+        expected += iov[i].iov_len;
+    }
+    tear_down();
+}
+
+TEST(a_file_that_was_cut_is_enxio)
+{
+    struct probe probe = {.buffer = malloc(FILE_BYTES), .bytes = 8192};
+
+    SET_UP(2);
+    CHECK_EQ(read_once(&probe, 0, FILE_BYTES - 8192), 0);
+    CHECK_EQ(ftruncate(files[0], FILE_BYTES - 4096), 0);
+    CHECK_EQ(read_once(&probe, 0, FILE_BYTES - 8192), -ENXIO);
+    CHECK_EQ(read_once(&probe, 0, FILE_BYTES - 4096 - 8192), 0);
+    CHECK_EQ(ftruncate(files[0], 0), 0);
+    CHECK_EQ(read_once(&probe, 0, 0), -ENXIO);
+    probe.bytes = FILE_BYTES;
+    CHECK_EQ(read_once(&probe, 0, 0), -ENXIO);
+    CHECK_EQ(pwrite(files[0], contents[0], FILE_BYTES, 0), FILE_BYTES);
+    CHECK_EQ(read_once(&probe, 0, 0), 0);
+    CHECK_MEM(probe.buffer, contents[0], FILE_BYTES);
+    free(probe.buffer);
+    tear_down();
+}
+
+TEST(short_and_interrupted_reads_go_on)
+{
+    struct probe probe = {.buffer = malloc(FILE_BYTES), .bytes = 3 * BOUNCE_BYTES + 100};
+
+    SET_UP(2);
+    set_rule(0, RULE_SHORT);
+    set_rule(1, RULE_INTERRUPT);
+    for (uint32_t f = 0; f < 2; f++) {
+        CHECK_EQ(read_once(&probe, f, 777), 0);
+        CHECK_MEM(probe.buffer, contents[f] + 777, probe.bytes);
+    }
+    CHECK(calls_of(0) > 4);
+    CHECK_EQ(calls_of(1), 3 * 4);
+    free(probe.buffer);
+    tear_down();
+}
+
+TEST(errors_come_back_as_they_are)
+{
+    struct probe probe = {.buffer = malloc(4096), .bytes = 4096};
+    int pipe_ends[2];
+
+    SET_UP(2);
+    set_rule(1, RULE_EIO);
+    CHECK_EQ(read_once(&probe, 1, 0), -EIO);
+    CHECK(untouched(probe.buffer, probe.bytes));
+    set_rule(1, RULE_NONE);
+    CHECK_EQ(read_once(&probe, 1, 0), 0);
+    io_destroy(io);
+
+    CHECK_EQ(pipe(pipe_ends), 0);
+    const int directory = open("/tmp", O_RDONLY | O_DIRECTORY);
+    const struct io_extent odd[] = {
+        {.fd = directory,    .length_bytes = 4096},
+        {.fd = pipe_ends[0], .length_bytes = 4096}
+    };
+    CHECK_EQ(io_threads_create(odd, ARRAY_COUNT(odd), 1, &io), 0);
+    CHECK_EQ(read_once(&probe, 0, 0), -EISDIR);
+    CHECK_EQ(read_once(&probe, 1, 0), -ESPIPE);
+    tear_down();
+    (void)close(directory);
+    (void)close(pipe_ends[0]);
+    (void)close(pipe_ends[1]);
+    free(probe.buffer);
+}
+
+TEST(many_requests_in_flight)
+{
+    enum { REQUESTS = 3000, BYTES_MAX = 20000 };
+    static struct probe probes[REQUESTS];
+    static const uint32_t pools[] = {1, 4, 64};
+
+    for (size_t p = 0; p < ARRAY_COUNT(pools); p++) {
+        const uint64_t end_ns = clock_ns() + PATIENCE_NS;
+        uint32_t done = 0;
+
+        SET_UP(pools[p]);
+        for (uint32_t i = 0; i < REQUESTS; i++) {
+            struct probe *probe = &probes[i];
+            probe->bytes = 1 + next_random(BYTES_MAX);
+            probe->buffer = malloc(probe->bytes);
+            start(probe, next_random(FILE_COUNT), next_random(FILE_BYTES - BYTES_MAX),
+                  io_now(io) + PATIENCE_NS + next_random(1000));
+            if (i % 10 == 0)
+                done += io_run(io, 0);
+        }
+        while (done < REQUESTS && clock_ns() < end_ns)
+            done += io_run(io, end_ns);
+        CHECK_EQ(done, REQUESTS);
+        for (uint32_t i = 0; i < REQUESTS; i++) {
+            const struct probe *probe = &probes[i];
+            CHECK_EQ(probe->done_count, 1);
+            CHECK_EQ(probe->result, 0);
+            CHECK_MEM(probe->buffer, contents[probe->request.member] + probe->request.offset_bytes,
+                      probe->bytes);
+            free(probe->buffer);
+        }
+        tear_down();
+    }
+}
+
+static struct probe chain = {.bytes = 100};
+static uint32_t chain_left;
+
+static void chain_done(struct io_request *request, int result)
+{
+    probe_done(request, result);
+    if (result == 0 && --chain_left > 0) {
+        chain.done_count = 0;
+        io_submit(io, request);
+    }
+}
+
+TEST(a_callback_may_submit)
+{
+    chain.buffer = malloc(chain.bytes);
+    SET_UP(2);
+    chain_left = 50;
+    start(&chain, 0, 0, IO_NEVER);
+    chain.request.done = chain_done;
+    while (chain_left > 0)
+        CHECK_EQ(io_run(io, io_now(io) + PATIENCE_NS), 1);
+    CHECK_EQ(calls_of(0), 50);
+    free(chain.buffer);
+    tear_down();
+}
+
+TEST(no_more_threads_read_than_were_asked_for)
+{
+    enum { REQUESTS = 12 };
+    static struct probe probes[REQUESTS];
+
+    SET_UP(3);
+    set_rule(0, RULE_HANG);
+    for (uint32_t i = 0; i < REQUESTS; i++) {
+        probes[i].bytes = 10;
+        probes[i].buffer = malloc(10);
+        start(&probes[i], 0, i, IO_NEVER);
+    }
+    CHECK(await_hanging(0, 3));
+    CHECK_EQ(io_run(io, io_now(io) + 20 * MILLISECOND_NS), 0);
+    CHECK(let_go(0));
+    for (uint32_t i = 0; i < REQUESTS; i++) {
+        CHECK(await(&probes[i]));
+        CHECK_MEM(probes[i].buffer, contents[0] + i, 10);
+        free(probes[i].buffer);
+    }
+    CHECK_EQ(hanging_max[0], 3);
+    tear_down();
+}
+
+/* ---- waiting ---- */
+
+TEST(run_returns_when_it_was_told_to)
+{
+    SET_UP(1);
+    const uint64_t before_ns = io_now(io);
+    CHECK_EQ(io_run(io, 0), 0);
+    CHECK_EQ(io_run(io, before_ns), 0);
+    CHECK_EQ(io_run(io, IO_NEVER), 0); /* nothing to wait for */
+    CHECK(io_now(io) < before_ns + 5000 * MILLISECOND_NS);
+    const uint64_t until_ns = io_now(io) + 30 * MILLISECOND_NS;
+    CHECK_EQ(io_run(io, until_ns), 0);
+    CHECK(io_now(io) >= until_ns);
+    tear_down();
+}
+
+static struct io_timer timers[3];
+static uint64_t fired_ns[3];
+static uint32_t fired_turn[3];
+
+static void timer_fired(struct io_timer *timer)
+{
+    if (!pthread_equal(pthread_self(), owner))
+        wrong_call = true;
+    fired_ns[timer - timers] = io_now(io);
+    fired_turn[timer - timers] = turns++;
+}
+
+TEST(timers_fire_when_they_are_due)
+{
+    uint32_t fired = 0;
+
+    SET_UP(1);
+    const uint64_t now_ns = io_now(io);
+    for (uint32_t t = 0; t < ARRAY_COUNT(timers); t++)
+        timers[t] = (struct io_timer){.at_ns = now_ns + (40 - 10 * t) * MILLISECOND_NS,
+                                      .fire = timer_fired};
+    for (uint32_t t = 0; t < ARRAY_COUNT(timers); t++)
+        io_timer_start(io, &timers[t]);
+    io_timer_stop(io, &timers[1]);
+    while (fired < 2)
+        fired += io_run(io, IO_NEVER);
+    CHECK(fired_ns[2] >= timers[2].at_ns);
+    CHECK(fired_ns[0] >= timers[0].at_ns);
+    CHECK(fired_turn[2] < fired_turn[0]);
+    CHECK_EQ(fired_ns[1], 0);
+    CHECK(!timers[0].armed && !timers[1].armed && !timers[2].armed);
+    tear_down();
+}
+
+TEST(a_completion_wakes_run_before_its_timer)
+{
+    struct probe probe = {.buffer = malloc(100), .bytes = 100};
+
+    SET_UP(1);
+    timers[0] = (struct io_timer){.at_ns = io_now(io) + PATIENCE_NS, .fire = timer_fired};
+    io_timer_start(io, &timers[0]);
+    CHECK_EQ(read_once(&probe, 0, 0), 0);
+    CHECK(timers[0].armed);
+    io_timer_stop(io, &timers[0]);
+    free(probe.buffer);
+    tear_down();
+}
+
+/* ---- deadlines ---- */
+
+TEST(a_hung_read_ends_at_its_deadline)
+{
+    struct probe probe = {.buffer = malloc(100), .bytes = 100};
+
+    SET_UP(1);
+    set_rule(0, RULE_HANG);
+    const uint64_t deadline_ns = io_now(io) + 30 * MILLISECOND_NS;
+    start(&probe, 0, 0, deadline_ns);
+    CHECK_EQ(io_run(io, IO_NEVER), 1);
+    CHECK_EQ(probe.result, -ETIMEDOUT);
+    CHECK(probe.done_ns >= deadline_ns);
+    CHECK(probe.done_ns < deadline_ns + 5000 * MILLISECOND_NS);
+    CHECK(let_go(0));
+    free(probe.buffer);
+    tear_down();
+}
+
+TEST(each_request_ends_at_its_own_deadline)
+{
+    static struct probe probes[] = {{.bytes = 10}, {.bytes = 10}, {.bytes = 10}, {.bytes = 10}};
+    static struct probe patient[] = {{.bytes = 10}, {.bytes = 10}};
+    static const uint64_t after_ms[] = {40, 20, 30, 10};
+
+    /* One thread: a patient request is in hand, another heads what waits. */
+    SET_UP(1);
+    set_rule(0, RULE_HANG);
+    const uint64_t now_ns = io_now(io);
+    for (uint32_t i = 0; i < ARRAY_COUNT(patient); i++) {
+        patient[i].buffer = malloc(10);
+        start(&patient[i], 0, 0, now_ns + 2 * PATIENCE_NS);
+        CHECK(await_hanging(0, 1));
+    }
+    for (uint32_t i = 0; i < ARRAY_COUNT(probes); i++) {
+        probes[i].buffer = malloc(10);
+        start(&probes[i], 0, 0, now_ns + after_ms[i] * MILLISECOND_NS);
+    }
+    for (uint32_t i = 0; i < ARRAY_COUNT(probes); i++) {
+        const uint64_t deadline_ns = now_ns + after_ms[i] * MILLISECOND_NS;
+        CHECK(await(&probes[i]));
+        CHECK_EQ(probes[i].result, -ETIMEDOUT);
+        CHECK(probes[i].done_ns >= deadline_ns);
+        CHECK(probes[i].done_ns < deadline_ns + 5000 * MILLISECOND_NS);
+        free(probes[i].buffer);
+    }
+    CHECK(let_go(0));
+    for (uint32_t i = 0; i < ARRAY_COUNT(patient); i++) {
+        CHECK(await(&patient[i]));
+        CHECK_EQ(patient[i].result, 0);
+        free(patient[i].buffer);
+    }
+    tear_down();
+}
+
+TEST(what_is_read_in_time_is_good_however_late_it_is_fetched)
+{
+    struct probe probe = {.buffer = malloc(100), .bytes = 100};
+
+    SET_UP(1);
+    start(&probe, 0, 0, io_now(io) + 50 * MILLISECOND_NS);
+    while (calls_of(0) == 0)
+        nap();
+    (void)usleep(300000);
+    CHECK_EQ(io_run(io, 0), 1);
+    CHECK_EQ(probe.result, 0);
+    free(probe.buffer);
+    tear_down();
+}
+
+/* The request, its iov and its buffer lie in pages that can't be touched any more once
+ * done() has been called: a thread that looks at them later ends the test program. */
+TEST(a_read_that_was_given_up_touches_nothing)
+{
+    const size_t bytes = 3 * BOUNCE_BYTES;
+    const size_t header_bytes = 4096;
+    uint8_t *memory = mmap(NULL, header_bytes + bytes, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED);
+    struct probe *probe = (struct probe *)(void *)memory;
+    struct probe other = {.buffer = malloc(100), .bytes = 100};
+
+    SET_UP(1);
+    probe->buffer = memory + header_bytes;
+    probe->bytes = bytes;
+    set_rule(0, RULE_HANG);
+    start(probe, 0, 0, io_now(io) + 20 * MILLISECOND_NS);
+    CHECK(await_hanging(0, 1));
+    CHECK(await(probe));
+    CHECK_EQ(probe->result, -ETIMEDOUT);
+    CHECK(untouched(probe->buffer, bytes));
+    CHECK_EQ(mprotect(memory, header_bytes + bytes, PROT_NONE), 0);
+
+    CHECK(let_go(0));
+    CHECK_EQ(io_run(io, io_now(io) + 50 * MILLISECOND_NS), 0); /* its result is dropped */
+    CHECK_EQ(calls_of(0), 1);                                  /* and it doesn't go on */
+    for (uint32_t i = 0; i < 20; i++)
+        CHECK_EQ(read_once(&other, 0, i), 0);
+    CHECK_EQ(munmap(memory, header_bytes + bytes), 0);
+    free(other.buffer);
+    tear_down();
+}
+
+/* Deadlines that pass in the middle of reading and copying: whatever was given up gets
+ * another pattern at once, and that must still be there a moment later. */
+TEST(giving_up_races_with_copying)
+{
+    enum { REQUESTS = 8, ROUNDS = 300 };
+    static struct probe probes[REQUESTS];
+    uint32_t timeouts = 0;
+    uint32_t successes = 0;
+
+    SET_UP(4);
+    for (uint32_t i = 0; i < REQUESTS; i++) {
+        probes[i].bytes = 4 * BOUNCE_BYTES;
+        probes[i].buffer = malloc(probes[i].bytes);
+    }
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        const uint64_t now_ns = io_now(io);
+        uint32_t done = 0;
+
+        for (uint32_t i = 0; i < REQUESTS; i++)
+            start(&probes[i], i % FILE_COUNT, i, now_ns + next_random(800) * UINT64_C(1000));
+        while (done < REQUESTS) {
+            done += io_run(io, IO_NEVER);
+            for (uint32_t i = 0; i < REQUESTS; i++)
+                if (probes[i].done_count == 1 && probes[i].result == -ETIMEDOUT) {
+                    memset(probes[i].buffer, UNTOUCHED, probes[i].bytes);
+                    probes[i].done_count++;
+                }
+        }
+        for (uint32_t i = 0; i < REQUESTS; i++) {
+            if (probes[i].result == 0) {
+                CHECK_MEM(probes[i].buffer, contents[i % FILE_COUNT] + i, probes[i].bytes);
+                successes++;
+            } else {
+                CHECK_EQ(probes[i].result, -ETIMEDOUT);
+                CHECK(untouched(probes[i].buffer, probes[i].bytes));
+                timeouts++;
+            }
+        }
+    }
+    printf("# %u given up, %u read\n", timeouts, successes);
+    CHECK(timeouts > 0);
+    for (uint32_t i = 0; i < REQUESTS; i++)
+        free(probes[i].buffer);
+    tear_down();
+}
+
+/* ---- stuck threads ---- */
+
+TEST(stuck_threads_are_replaced_and_come_back)
+{
+    static struct probe stuck[5];
+    struct probe probe = {.buffer = malloc(100), .bytes = 100};
+
+    for (uint32_t i = 0; i < ARRAY_COUNT(stuck); i++) {
+        stuck[i].bytes = 10;
+        stuck[i].buffer = malloc(10);
+    }
+    SET_UP(2);
+    set_rule(0, RULE_HANG);
+    for (uint32_t i = 0; i < 2; i++)
+        start(&stuck[i], 0, 0, io_now(io) + 20 * MILLISECOND_NS);
+    CHECK(await_hanging(0, 2));
+    start(&probe, 1, 500, IO_NEVER); /* waits until a thread is given up */
+    CHECK(await(&stuck[0]) && await(&stuck[1]));
+    CHECK_EQ(stuck[0].result, -ETIMEDOUT);
+    CHECK(await(&probe)); /* by a replacement */
+    CHECK_EQ(probe.result, 0);
+    CHECK_EQ(read_once(&probe, 1, 600), 0);
+
+    /* The replacements get stuck too: nobody is left, and requests wait in vain. */
+    for (uint32_t i = 2; i < 4; i++)
+        start(&stuck[i], 0, 0, io_now(io) + 20 * MILLISECOND_NS);
+    CHECK(await_hanging(0, 4));
+    CHECK(await(&stuck[2]) && await(&stuck[3]));
+    const uint32_t calls_before = calls_of(1);
+    start(&stuck[4], 1, 0, io_now(io) + 20 * MILLISECOND_NS);
+    CHECK(await(&stuck[4]));
+    CHECK_EQ(stuck[4].result, -ETIMEDOUT);
+    CHECK_EQ(calls_of(1), calls_before);
+
+    /* Whoever returns takes what waits; the limit holds again. */
+    start(&probe, 1, 700, IO_NEVER);
+    CHECK_EQ(io_run(io, io_now(io) + 10 * MILLISECOND_NS), 0);
+    CHECK(let_go(0));
+    CHECK(await(&probe));
+    CHECK_EQ(probe.result, 0);
+    CHECK_MEM(probe.buffer, contents[1] + 700, 100);
+    set_rule(2, RULE_HANG);
+    for (uint32_t i = 0; i < ARRAY_COUNT(stuck); i++)
+        start(&stuck[i], 2, 0, IO_NEVER);
+    CHECK(await_hanging(2, 2));
+    CHECK_EQ(io_run(io, io_now(io) + 20 * MILLISECOND_NS), 0);
+    CHECK(let_go(2));
+    for (uint32_t i = 0; i < ARRAY_COUNT(stuck); i++) {
+        CHECK(await(&stuck[i]));
+        CHECK_EQ(stuck[i].result, 0);
+        free(stuck[i].buffer);
+    }
+    CHECK_EQ(hanging_max[2], 2);
+    free(probe.buffer);
+    tear_down();
+}
+
+TEST(destroying_leaves_no_threads)
+{
+    struct probe probe = {.buffer = malloc(100), .bytes = 100};
+    const uint32_t before = task_count();
+
+    for (uint32_t round = 0; round < 20; round++) {
+        SET_UP(1 + round % 8);
+        if (round % 2 == 0)
+            CHECK_EQ(read_once(&probe, 0, 0), 0);
+        tear_down();
+        CHECK(await_tasks(before)); /* a thread that was joined may linger in /proc */
+    }
+    free(probe.buffer);
+}
+
+TEST(destroying_with_a_stuck_thread_does_not_wait)
+{
+    struct probe probe = {.buffer = malloc(100), .bytes = 100};
+    const uint32_t before = task_count();
+
+    SET_UP(2);
+    set_rule(0, RULE_HANG);
+    start(&probe, 0, 0, io_now(io) + 10 * MILLISECOND_NS);
+    CHECK(await_hanging(0, 1));
+    CHECK(await(&probe));
+    CHECK_EQ(probe.result, -ETIMEDOUT);
+    free(probe.buffer);
+    const uint64_t destroy_ns = clock_ns();
+    tear_down();
+    CHECK(clock_ns() < destroy_ns + 5000 * MILLISECOND_NS);
+    CHECK(await_tasks(before + 1));
+    CHECK(let_go(0)); /* now it comes back, to nothing */
+    CHECK(await_tasks(before));
+}
+
+/* ---- creation ---- */
+
+TEST(without_memory_nothing_is_left)
+{
+    const uint32_t before = task_count();
+
+    if (!allocations_can_fail()) {
+        printf("# skipped: allocation isn't ours to fail here\n");
+        return;
+    }
+    for (int n = 0; n < 6; n++) {
+        allocations_left = n;
+        const int result = io_threads_create(extents, FILE_COUNT, 3, &io);
+        allocations_left = -1;
+        CHECK_EQ(result, -ENOMEM);
+    }
+    CHECK_EQ(task_count(), before);
+}
+
+/* In a child that isn't root and may have next to no threads. */
+TEST(without_threads_creation_fails)
+{
+    const struct rlimit few = {.rlim_cur = 4, .rlim_max = 4};
+    const pid_t child = fork();
+    int status = 0;
+
+    if (child == 0) {
+        if (geteuid() == 0 && setresuid(65534, 65534, 65534) != 0)
+            _exit(1);
+        if (setrlimit(RLIMIT_NPROC, &few) != 0)
+            _exit(2);
+        const uint32_t before = task_count();
+        if (io_threads_create(extents, FILE_COUNT, 32, &io) != -EAGAIN)
+            _exit(3);
+        _exit(await_tasks(before) ? 0 : 4);
+    }
+    CHECK(child > 0);
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+}
+
+static volatile sig_atomic_t signals;
+
+static void count_signal(int number)
+{
+    (void)number;
+    signals = signals + 1;
+}
+
+TEST(threads_take_no_signals)
+{
+    const struct sigaction action = {.sa_handler = count_signal};
+    sigset_t one;
+
+    (void)sigemptyset(&one);
+    (void)sigaddset(&one, SIGUSR1);
+    CHECK_EQ(sigaction(SIGUSR1, &action, NULL), 0);
+    SET_UP(4);
+    CHECK_EQ(kill(getpid(), SIGUSR1), 0);
+    CHECK_EQ(signals, 1); /* creation left our own mask as it was */
+    CHECK_EQ(pthread_sigmask(SIG_BLOCK, &one, NULL), 0);
+    CHECK_EQ(kill(getpid(), SIGUSR1), 0);
+    (void)usleep(20000);
+    CHECK_EQ(signals, 1);
+    CHECK_EQ(pthread_sigmask(SIG_UNBLOCK, &one, NULL), 0);
+    CHECK_EQ(signals, 2);
+    tear_down();
+}
+
+TEST_MAIN({
+    make_files();
+    RUN(reads_of_every_size_and_place);
+    RUN(an_extent_begins_and_ends_inside_its_file);
+    RUN(fills_many_buffers_in_order);
+    RUN(a_file_that_was_cut_is_enxio);
+    RUN(short_and_interrupted_reads_go_on);
+    RUN(errors_come_back_as_they_are);
+    RUN(many_requests_in_flight);
+    RUN(a_callback_may_submit);
+    RUN(no_more_threads_read_than_were_asked_for);
+    RUN(run_returns_when_it_was_told_to);
+    RUN(timers_fire_when_they_are_due);
+    RUN(a_completion_wakes_run_before_its_timer);
+    RUN(a_hung_read_ends_at_its_deadline);
+    RUN(each_request_ends_at_its_own_deadline);
+    RUN(what_is_read_in_time_is_good_however_late_it_is_fetched);
+    RUN(a_read_that_was_given_up_touches_nothing);
+    RUN(giving_up_races_with_copying);
+    RUN(stuck_threads_are_replaced_and_come_back);
+    RUN(destroying_leaves_no_threads);
+    RUN(destroying_with_a_stuck_thread_does_not_wait);
+    RUN(without_memory_nothing_is_left);
+    RUN(without_threads_creation_fails);
+    RUN(threads_take_no_signals);
+})

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* cli.h - what the files of the command share.  It uses the public API and nothing else. */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include <getopt.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "braid/braid.h"
+#include "braid/facts.h"
+
+enum exit_code {
+    EXIT_DONE = 0,
+    EXIT_FAILED = 1,
+    EXIT_USAGE = 2,
+    EXIT_DEGRADED = 3,     /* degraded or in doubt: from detail and examine alone */
+    EXIT_CANNOT_START = 4, /* likewise */
+    EXIT_REFUSED = 6,
+    EXIT_INTERRUPTED = 130,
+};
+
+struct command {
+    const char *name;
+    const char *summary; /* for `braid --help` */
+    const char *help;    /* for `braid NAME --help` */
+    int (*run)(int argc, char **argv);
+};
+
+extern const struct command command_examine;
+extern const struct command command_detail;
+extern const struct command command_read;
+
+/* Options that say how to open an array; see open_option(). */
+struct open_options {
+    struct braid_options braid;
+    const char **missing; /* braid.missing, owned */
+};
+
+/* Values of the long options below, above any character. */
+enum {
+    OPTION_AS = 256,
+    OPTION_LAYOUT,
+    OPTION_METADATA,
+    OPTION_MISSING,
+    OPTION_SHARED,
+    OPTION_TIMEOUT,
+    OPTION_COMMAND, /* first value for a command's own options */
+};
+
+#define OPEN_LONG_OPTIONS                                                                          \
+    {"as", required_argument, NULL, OPTION_AS},                                                    \
+        {"layout", required_argument, NULL, OPTION_LAYOUT},                                        \
+        {"metadata", required_argument, NULL, OPTION_METADATA},                                    \
+        {"missing", required_argument, NULL, OPTION_MISSING},                                      \
+        {"shared", no_argument, NULL, OPTION_SHARED},                                              \
+    {                                                                                              \
+        "io-timeout", required_argument, NULL, OPTION_TIMEOUT                                      \
+    }
+
+#define OPEN_HELP                                                                                  \
+    "  --missing MEMBER    don't use that member (or slot=N); repeatable\n"                        \
+    "  --as SPEC           open members without metadata, given in slot order:\n"                  \
+    "                      level=5,layout=left-symmetric,chunk=64K,offset=2048s,size=...\n"        \
+    "  --layout NAME       original or alternate: RAID 0 whose metadata doesn't tell\n"            \
+    "  --metadata VERSION  which superblock to believe: 0.90, 1.0, 1.1 or 1.2\n"                   \
+    "  --shared            go on though somebody is writing to a member\n"                         \
+    "  --io-timeout SEC    give up a member that doesn't answer for so long (30)\n"
+
+void open_options_init(struct open_options *options, int argc);
+void open_options_free(struct open_options *options);
+/* Take an option of OPEN_LONG_OPTIONS.  Returns false for a value that can't be read, after
+ * saying so. */
+bool open_option(struct open_options *options, int option, const char *argument);
+
+/* Print an error to stderr, "braid: " in front of it. */
+void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Point to the help, after complaining.  Returns EXIT_USAGE. */
+int usage(const char *command);
+/* The exit code of a command that failed with that error, other than detail. */
+int exit_code_of(int error);
+
+/* ---- members of JSON objects, which braid itself made: they are there ---- */
+
+const char *text_of(const json_t *object, const char *key); /* "" for null */
+int64_t number_of(const json_t *object, const char *key);   /* 0 for null */
+bool is_null(const json_t *object, const char *key);
+bool list_has(const json_t *object, const char *key, const char *text);
+
+/* "5.0 MiB"; a static buffer of four that take turns. */
+const char *human(int64_t bytes);
+
+/* mdadm_form.c: what mdadm prints of a superblock, of an array. */
+void mdadm_examine(const json_t *member, const json_t *super);
+void mdadm_detail(const json_t *detail);
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* braid/braid.h - software RAID in user space: opening and reading arrays.
+ *
+ *     struct braid_options options;
+ *     struct braid_array *array;
+ *     struct braid_error error;
+ *     const char *members[] = {"d0.img", "d2.img", "d3.img"};
+ *
+ *     braid_options_init(&options);
+ *     if (braid_open(members, 3, &options, &array, &error) < 0)
+ *         errx(1, "%s", error.text);
+ *     braid_read(array, buffer, bytes, offset);
+ *     braid_close(array);
+ *
+ * Functions return 0 or a negative errno; braid/error.h lists what each means.
+ * Opening and reading write nothing, anywhere. */
+#ifndef BRAID_BRAID_H
+#define BRAID_BRAID_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "braid/error.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define BRAID_PUBLIC __attribute__((visibility("default")))
+#else
+#define BRAID_PUBLIC
+#endif
+
+struct braid_array;
+
+enum braid_flaw {
+    BRAID_UNREADABLE, /* no member can give it, and nothing is left to compute it from */
+    BRAID_IN_DOUBT,   /* computed from parity that may not match its data: the array crashed while
+                       * it was degraded, or before a resync had come there */
+};
+
+enum braid_bad {
+    BRAID_BAD_DEFAULT, /* what is unreadable is an error, what is in doubt is returned */
+    BRAID_BAD_FAIL,    /* both are errors */
+    BRAID_BAD_ZERO,    /* what is unreadable is returned as zeros, what is in doubt as it is */
+};
+
+/* Fill with braid_options_init() and change what you need. */
+struct braid_options {
+    /* Opens members that have no (usable) metadata, or whose metadata is to be ignored:
+     * "level=5,layout=left-symmetric,chunk=64K,offset=2048s,size=...,order=given".
+     * Then the members are in slot order, and "missing" keeps a slot.  Default NULL. */
+    const char *as_spec;
+    /* RAID 0 of unequal members whose metadata doesn't tell: "original" or "alternate".
+     * Default NULL. */
+    const char *layout;
+    /* Which superblock to believe where a member has several: "0.90", "1.0", "1.1", "1.2".
+     * Default NULL: it is an error if a member has several. */
+    const char *metadata;
+    /* Members, as in `members` or "slot=N", that are not used.  Default none. */
+    const char *const *missing;
+    size_t missing_count;
+    /* Go on though somebody is writing to a member.  Default false. */
+    bool shared;
+    /* What to do about data that is lost or in doubt.  With BRAID_BAD_ZERO also an array opens
+     * that has lost more members than its level allows.  Default BRAID_BAD_DEFAULT. */
+    enum braid_bad bad;
+    /* After this a member that doesn't answer is given up.  Default 30000. */
+    uint32_t io_timeout_ms;
+    /* Called with each warning: a line or more without a final newline.  May be NULL, the default.
+     * Runs on the thread that called the library. */
+    void (*warn)(void *context, const char *text);
+    /* Called for each range of the array, in bytes, that a read found bad, in order of place.
+     * May be NULL, the default. */
+    void (*flaw)(void *context, enum braid_flaw flaw, uint64_t offset, uint64_t bytes);
+    void *context; /* for both */
+};
+
+BRAID_PUBLIC void braid_options_init(struct braid_options *options);
+
+/* Open an array for reading.
+ *
+ *   members        count texts as on the command line: PATH, PATH@OFFSET[+LENGTH], PATH#N,
+ *                  "missing"; in any order; not kept
+ *   options        not kept, but for the callbacks and their context
+ *   array          set on success, for braid_close()
+ *   error          may be NULL
+ *
+ * A degraded array opens, with a warning.  Returns 0, or a negative errno with nothing
+ * left open: -EBUSY when somebody holds a member for writing, -ENOTUNIQ when it isn't
+ * clear what is meant, -EOPNOTSUPP for what this version can't read, -EIO when too many
+ * members are missing, -EDOM for an option or a MEMBER that can't be read, others as in
+ * braid/error.h. */
+BRAID_PUBLIC int braid_open(const char *const *members, size_t count,
+                            const struct braid_options *options, struct braid_array **array,
+                            struct braid_error *error);
+
+/* Size of the array in bytes. */
+BRAID_PUBLIC uint64_t braid_size(const struct braid_array *array);
+
+/* Read `bytes` at byte `offset` into buffer, any alignment; waits for it.
+ *
+ * One thread at a time for each array.  Returns 0; -ERANGE when the range isn't all inside
+ * the array (nothing is read); -EIO when part of it is lost (or in doubt, with
+ * BRAID_BAD_FAIL): the flaw callback has said which, the rest of the buffer is good and the
+ * lost part zero. */
+BRAID_PUBLIC int braid_read(struct braid_array *array, void *buffer, size_t bytes, uint64_t offset);
+
+/* True when `path` is one of the files or devices that the array reads from: what must not be
+ * written to. */
+BRAID_PUBLIC bool braid_is_member(const struct braid_array *array, const char *path);
+
+/* NULL is fine. */
+BRAID_PUBLIC void braid_close(struct braid_array *array);
+
+/* A size as the command line takes it: bytes with a binary suffix K M G T P, or s for
+ * 512-byte sectors.  Returns 0, -EINVAL or -ERANGE; *bytes is untouched on failure. */
+BRAID_PUBLIC int braid_parse_size(const char *text, uint64_t *bytes);
+
+/* "0.1.0" */
+BRAID_PUBLIC const char *braid_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* detail.c - the array that the members make. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/internal.h"
+#include "braid/facts.h"
+#include "util/error.h"
+
+static json_t *notes(const struct note *list)
+{
+    json_t *texts = json_array();
+
+    for (; list != NULL; list = list->next)
+        (void)json_array_append_new(texts, facts_text(list->text));
+    return texts;
+}
+
+static json_t *slot_or_null(uint32_t slot)
+{
+    return slot == MD_SLOT_NONE ? json_null() : json_integer(slot);
+}
+
+static json_t *member_facts(const struct array_member *member)
+{
+    const struct md_super *super = array_member_super(member);
+    json_t *object =
+        json_pack("{s:o, s:o, s:s, s:I}", "member", facts_text(member->probe.member->name), "slot",
+                  slot_or_null(member->slot), "state", md_member_state_name(member->state),
+                  "data_offset_bytes", (json_int_t)member->data_offset_sectors * 512);
+    static const uint8_t no_uuid[16] = {0};
+
+    if (super == NULL) {
+        (void)json_object_update_new(
+            object, json_pack("{s:n, s:n, s:n, s:n, s:n, s:[]}", "device_number", "device_uuid",
+                              "events", "update_time_s", "recovery_offset_bytes", "flags"));
+        return object;
+    }
+    (void)json_object_update_new(
+        object,
+        json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "device_number",
+                  (json_int_t)super->device_number, "device_uuid",
+                  memcmp(super->device_uuid, no_uuid, 16) != 0 ? facts_uuid(super->device_uuid)
+                                                               : json_null(),
+                  "events", facts_count(super->events), "update_time_s",
+                  facts_count(super->update_time_s), "recovery_offset_bytes",
+                  facts_offset(super->recovery_offset), "flags", facts_flags(super)));
+    return object;
+}
+
+/* Members in order of their slots, replacements behind the replaced, then those without one. */
+static json_t *members_by_slot(const struct braid_array *array)
+{
+    json_t *list = json_array();
+
+    for (uint32_t slot = 0; slot < array->shape.slot_count; slot++)
+        for (int replacement = 0; replacement < 2; replacement++)
+            for (uint32_t i = 0; i < array->member_count; i++)
+                if (array->members[i].slot == slot &&
+                    (array->members[i].state == MD_MEMBER_REPLACEMENT) == replacement)
+                    (void)json_array_append_new(list, member_facts(&array->members[i]));
+    for (uint32_t i = 0; i < array->member_count; i++)
+        if (array->members[i].slot >= array->shape.slot_count)
+            (void)json_array_append_new(list, member_facts(&array->members[i]));
+    return list;
+}
+
+static json_t *missing_slots(const struct braid_array *array)
+{
+    json_t *list = json_array();
+
+    for (uint32_t slot = 0; slot < array->shape.slot_count; slot++) {
+        bool there = false;
+        for (uint32_t i = 0; i < array->member_count; i++)
+            there = there || array->members[i].slot == slot;
+        if (!there)
+            (void)json_array_append_new(list, json_integer(slot));
+    }
+    return list;
+}
+
+static const char *activity(const struct braid_array *array)
+{
+    if (array->assembly == NULL)
+        return "idle";
+    if (array->assembly->newest->reshaping)
+        return "reshape";
+    for (uint32_t i = 0; i < array->member_count; i++)
+        if (array->members[i].state == MD_MEMBER_REBUILDING ||
+            (array->members[i].state == MD_MEMBER_REPLACEMENT &&
+             array->members[i].in_sync_sectors != UINT64_MAX))
+            return "recover";
+    return array->assembly->newest->resync_offset != MD_OFFSET_NONE ? "resync" : "idle";
+}
+
+static const char *consistency_policy(const struct md_super *newest)
+{
+    if ((newest->feature_map & MD_FEATURE_JOURNAL) != 0)
+        return "journal";
+    if ((newest->feature_map & (MD_FEATURE_PPL | MD_FEATURE_MULTIPLE_PPLS)) != 0)
+        return "ppl";
+    if (newest->has_bitmap)
+        return "bitmap";
+    return newest->level > 0 ? "resync" : "none";
+}
+
+static void add_metadata_facts(json_t *object, const struct braid_array *array)
+{
+    if (array->assembly == NULL) {
+        (void)json_object_update_new(
+            object, json_pack("{s:s, s:n, s:n, s:n, s:n, s:n, s:n, s:s, s:s, s:n}", "format",
+                              "none", "metadata", "array_uuid", "name", "creation_time_s",
+                              "update_time_s", "events", "state", "clean", "consistency_policy",
+                              "none", "resync_offset_bytes"));
+        return;
+    }
+    const struct md_super *newest = array->assembly->newest;
+    (void)json_object_update_new(
+        object, json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:o}", "format", "md",
+                          "metadata", md_version_name(newest->version), "array_uuid",
+                          facts_uuid(newest->array_uuid), "name", facts_text_or_null(newest->name),
+                          "creation_time_s", facts_count(newest->creation_time_s), "update_time_s",
+                          facts_count(newest->update_time_s), "events", facts_count(newest->events),
+                          "state", newest->resync_offset == MD_OFFSET_NONE ? "clean" : "active",
+                          "consistency_policy", consistency_policy(newest), "resync_offset_bytes",
+                          facts_offset(newest->resync_offset)));
+}
+
+/* The number of the layout, where md gives it one. */
+static json_t *layout_number(const struct braid_array *array)
+{
+    const enum level level = array->shape.level;
+
+    if (array->assembly == NULL || level == LEVEL_LINEAR || level == LEVEL_RAID1 ||
+        level == LEVEL_RAID4)
+        return json_null();
+    const struct md_super *newest = array->assembly->newest;
+    if (array->shape.level == LEVEL_RAID0 && (newest->feature_map & MD_FEATURE_RAID0_LAYOUT) == 0)
+        return json_null();
+    return json_integer(newest->layout);
+}
+
+/* What the superblock calls the array, also where no geometry could be made of it. */
+static json_t *level_string(const struct braid_array *array)
+{
+    if (array->shape.slot_count == 0 && array->assembly != NULL)
+        return json_sprintf("unsupported (%d)", array->assembly->newest->level);
+    return json_string(level_name(array->shape.level));
+}
+
+static json_t *detail(const struct braid_array *array)
+{
+    char layout[64] = "";
+    const struct note *doubt = array->warnings;
+
+    if (array->geometry != NULL) /* else the shape, and so its layout, may be half known */
+        shape_layout_name(&array->shape, layout, sizeof layout);
+    while (doubt != NULL && strncmp(doubt->text, "IN DOUBT", 8) != 0)
+        doubt = doubt->next;
+    json_t *object = json_pack(
+        "{s:s, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:b, s:I}", "schema", "braid.detail.1", "level",
+        level_string(array), "layout", facts_text_or_null(layout), "layout_number",
+        layout_number(array), "chunk_bytes", (json_int_t)array->shape.chunk_sectors * 512,
+        "raid_disks", (json_int_t)array->shape.slot_count, "component_bytes",
+        facts_bytes(array->shape.member_sectors), "array_bytes",
+        array->geometry != NULL ? facts_bytes(array->geometry->volume_sectors) : json_null(),
+        "can_start", !array->refused, "degraded", (json_int_t)array->degraded);
+    add_metadata_facts(object, array);
+    (void)json_object_update_new(
+        object,
+        json_pack("{s:s, s:o, s:o, s:o, s:s, s:o, s:o}", "activity", activity(array), "in_doubt",
+                  doubt != NULL ? facts_text(doubt->text) : json_null(), "problems",
+                  notes(array->problems), "warnings", notes(array->warnings), "backend", "threads",
+                  "members", members_by_slot(array), "missing_slots", missing_slots(array)));
+    return object;
+}
+
+int braid_detail(const char *const *members, size_t count, const struct braid_options *options,
+                 char **json, struct braid_error *error)
+{
+    struct braid_array *array;
+
+    const int result = array_assemble(members, count, options, &array, error);
+    if (result < 0)
+        return result;
+    json_t *object = detail(array);
+    braid_close(array);
+    return facts_dump(object, json, error);
+}

@@ -63,6 +63,7 @@ int geometry_map(const struct geometry *g, uint64_t volume_sector, struct place 
     if (volume_sector >= g->volume_sectors)
         return -ERANGE;
     level_traits[g->level].map(g, volume_sector, out);
+    out->run_sectors = MIN(out->run_sectors, g->volume_sectors - volume_sector);
     assert(out->slot < g->slot_count && out->run_sectors >= 1);
     return 0;
 }

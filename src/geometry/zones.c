@@ -14,11 +14,16 @@
  *                                       whole array, so that zone 1 above would start
  *                                       on member 1 + (6 mod 2), zone 2 on its only one.
  *
+ * The array's size is a quirk of md's: it adds up the members' sizes after clearing the
+ * bits of (chunk - 1), which rounds to whole chunks only if those are a power of two.  With
+ * a chunk of 12 KiB the last few of them can't be reached.
+ *
  * Zones aren't stored: with the members' sizes at hand the next zone boundary is
  * the smallest size above the present one, and arrays of many zones are rare.
  *
  * Source: md(4) "RAID0"; the two layouts: Linux commit c84a1372df92 ("md/raid0:
- * avoid RAID0 data corruption due to layout confusion"). */
+ * avoid RAID0 data corruption due to layout confusion"); the size: what the kernel says of
+ * such arrays (tests/interop). */
 #include <assert.h>
 #include <errno.h>
 
@@ -115,7 +120,9 @@ int zones_init(struct geometry *g, const struct shape *shape, struct braid_error
         if (sectors == 0)
             return error_set(err, -EINVAL, "%s: member %u is too small to hold a single chunk",
                              level_name(g->level), slot);
-        if (!checked_add(g->volume_sectors, sectors, &g->volume_sectors) ||
+        const uint64_t counted =
+            g->level == LEVEL_RAID0 ? sectors & ~(uint64_t)(g->chunk_sectors - 1) : sectors;
+        if (!checked_add(g->volume_sectors, counted, &g->volume_sectors) ||
             g->volume_sectors > INT64_MAX / 512)
             return error_set(err, -EINVAL, "%s: the sizes of the members add up to more than 8 EiB",
                              level_name(g->level));

@@ -250,8 +250,8 @@ static void check_zones(enum zone_order order, uint32_t slots, uint32_t chunk)
 
     for (uint32_t i = 0; i < slots; i++) {
         bool seen = false;
-        sizes[i] = small_sizes[i] * chunk + (chunk - 1); /* a rest that isn't used */
-        total += small_sizes[i] * chunk;
+        sizes[i] = small_sizes[i] * chunk + (chunk - 1);          /* a rest that isn't used */
+        total += small_sizes[i] * chunk & ~(uint64_t)(chunk - 1); /* as md counts */
         for (uint32_t j = 0; j < i; j++)
             seen = seen || small_sizes[j] == small_sizes[i];
         distinct += !seen;

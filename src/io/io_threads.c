@@ -450,7 +450,7 @@ static void threads_timer_stop(struct io *io, struct io_timer *timer)
 /* Send every worker home and wait for those that will come soon. */
 static void stop(struct threads *threads)
 {
-    bool stuck[2 * THREADS_MAX];
+    bool stuck[2 * THREADS_MAX] = {false};
 
     (void)pthread_mutex_lock(&threads->lock);
     threads->stopping = true;

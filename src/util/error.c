@@ -6,16 +6,16 @@
 #include <stdio.h>
 #include <string.h>
 
-int error_set(struct braid_error *err, int code, const char *format, ...)
+void error_write(struct braid_error *err, int code, const char *format, ...)
 {
-    if (err != NULL) {
-        va_list arguments;
-        err->code = code;
-        va_start(arguments, format);
-        (void)vsnprintf(err->text, sizeof err->text, format, arguments);
-        va_end(arguments);
-    }
-    return code;
+    va_list arguments;
+
+    if (err == NULL)
+        return;
+    err->code = code;
+    va_start(arguments, format);
+    (void)vsnprintf(err->text, sizeof err->text, format, arguments);
+    va_end(arguments);
 }
 
 void error_prefix(struct braid_error *err, const char *prefix)

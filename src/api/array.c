@@ -5,6 +5,7 @@
  *        -> shape and geometry  ->  what is missing, stale, in doubt
  *
  * or, with --as, from the members' order and the SPEC alone. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,6 +130,7 @@ static int open_member(const char *text, const struct braid_options *options, bo
         return error_set(err, -EDOM, "--metadata %s: known are 0.90, 1.0, 1.1 and 1.2",
                          options->metadata);
     out->chosen = probe_choose(&out->probe, only, err);
+    assert(out->probe.member != NULL);
     return out->chosen < 0 ? out->chosen : 0;
 }
 
@@ -251,21 +253,22 @@ static uint32_t sized_slots(const struct braid_array *array)
     return (uint32_t)(slots - newest->reshape.delta_disks);
 }
 
-static int make_geometry(struct braid_array *array, const uint64_t *slot_sectors)
+static int make_geometry(struct braid_array *array, const uint64_t *slot_sectors,
+                         struct braid_error *err)
 {
     struct shape shape = array->shape;
-    struct braid_error error;
+    struct braid_error impossible;
 
     array->geometry = calloc(1, sizeof *array->geometry);
     if (array->geometry == NULL)
-        return -ENOMEM;
+        return error_set(err, -ENOMEM, "no memory");
     shape.slot_count = sized_slots(array);
     if (shape.slot_count != array->shape.slot_count) /* a RAID 10 layout depends on it */
         (void)shape_set_layout_number(&shape, array->assembly->newest->layout);
     shape.unequal_member_sectors = slot_sectors;
-    const int result = geometry_init(array->geometry, &shape, &error);
+    const int result = geometry_init(array->geometry, &shape, &impossible);
     if (result < 0) {
-        note_problem(array, "%s", error.text);
+        note_problem(array, "%s", impossible.text);
         free(array->geometry);
         array->geometry = NULL;
     }
@@ -293,7 +296,7 @@ static int shape_from_metadata(struct braid_array *array, const struct braid_opt
         return 0;
     }
     if (!has_unequal_members(array))
-        return make_geometry(array, NULL);
+        return make_geometry(array, NULL, err);
 
     uint64_t *sizes = calloc(array->shape.slot_count, sizeof *sizes);
     if (sizes == NULL)
@@ -308,7 +311,7 @@ static int shape_from_metadata(struct braid_array *array, const struct braid_opt
     }
     int result = 0;
     if (known == array->shape.slot_count)
-        result = make_geometry(array, sizes);
+        result = make_geometry(array, sizes, err);
     else
         note_problem(array,
                      "%s without redundancy, and %u of its %u members %s missing: their size isn't "
@@ -355,7 +358,7 @@ static int shape_from_spec(struct braid_array *array, const struct as_spec *spec
                                "size=",
                                slot);
     if (result == 0)
-        result = make_geometry(array, sizes);
+        result = make_geometry(array, sizes, err);
     free(sizes);
     return result;
 }

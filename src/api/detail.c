@@ -13,7 +13,7 @@ static json_t *notes(const struct note *list)
     json_t *texts = json_array();
 
     for (; list != NULL; list = list->next)
-        (void)json_array_append_new(texts, facts_text(list->text));
+        texts = facts_append(texts, facts_text(list->text));
     return texts;
 }
 
@@ -32,12 +32,12 @@ static json_t *member_facts(const struct array_member *member)
     static const uint8_t no_uuid[16] = {0};
 
     if (super == NULL) {
-        (void)json_object_update_new(
-            object, json_pack("{s:n, s:n, s:n, s:n, s:n, s:[]}", "device_number", "device_uuid",
-                              "events", "update_time_s", "recovery_offset_bytes", "flags"));
+        object = facts_update(object, json_pack("{s:n, s:n, s:n, s:n, s:n, s:[]}", "device_number",
+                                                "device_uuid", "events", "update_time_s",
+                                                "recovery_offset_bytes", "flags"));
         return object;
     }
-    (void)json_object_update_new(
+    object = facts_update(
         object,
         json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "device_number",
                   (json_int_t)super->device_number, "device_uuid",
@@ -59,10 +59,10 @@ static json_t *members_by_slot(const struct braid_array *array)
             for (uint32_t i = 0; i < array->member_count; i++)
                 if (array->members[i].slot == slot &&
                     (array->members[i].state == MD_MEMBER_REPLACEMENT) == replacement)
-                    (void)json_array_append_new(list, member_facts(&array->members[i]));
+                    list = facts_append(list, member_facts(&array->members[i]));
     for (uint32_t i = 0; i < array->member_count; i++)
         if (array->members[i].slot >= array->shape.slot_count)
-            (void)json_array_append_new(list, member_facts(&array->members[i]));
+            list = facts_append(list, member_facts(&array->members[i]));
     return list;
 }
 
@@ -75,7 +75,7 @@ static json_t *missing_slots(const struct braid_array *array)
         for (uint32_t i = 0; i < array->member_count; i++)
             there = there || array->members[i].slot == slot;
         if (!there)
-            (void)json_array_append_new(list, json_integer(slot));
+            list = facts_append(list, json_integer(slot));
     }
     return list;
 }
@@ -105,26 +105,21 @@ static const char *consistency_policy(const struct md_super *newest)
     return newest->level > 0 ? "resync" : "none";
 }
 
-static void add_metadata_facts(json_t *object, const struct braid_array *array)
+static json_t *metadata_facts(const struct braid_array *array)
 {
-    if (array->assembly == NULL) {
-        (void)json_object_update_new(
-            object, json_pack("{s:s, s:n, s:n, s:n, s:n, s:n, s:n, s:s, s:s, s:n}", "format",
-                              "none", "metadata", "array_uuid", "name", "creation_time_s",
-                              "update_time_s", "events", "state", "clean", "consistency_policy",
-                              "none", "resync_offset_bytes"));
-        return;
-    }
+    if (array->assembly == NULL)
+        return json_pack("{s:s, s:n, s:n, s:n, s:n, s:n, s:n, s:s, s:s, s:n}", "format", "none",
+                         "metadata", "array_uuid", "name", "creation_time_s", "update_time_s",
+                         "events", "state", "clean", "consistency_policy", "none",
+                         "resync_offset_bytes");
     const struct md_super *newest = array->assembly->newest;
-    (void)json_object_update_new(
-        object, json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:o}", "format", "md",
-                          "metadata", md_version_name(newest->version), "array_uuid",
-                          facts_uuid(newest->array_uuid), "name", facts_text_or_null(newest->name),
-                          "creation_time_s", facts_count(newest->creation_time_s), "update_time_s",
-                          facts_count(newest->update_time_s), "events", facts_count(newest->events),
-                          "state", newest->resync_offset == MD_OFFSET_NONE ? "clean" : "active",
-                          "consistency_policy", consistency_policy(newest), "resync_offset_bytes",
-                          facts_offset(newest->resync_offset)));
+    return json_pack(
+        "{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:o}", "format", "md", "metadata",
+        md_version_name(newest->version), "array_uuid", facts_uuid(newest->array_uuid), "name",
+        facts_text_or_null(newest->name), "creation_time_s", facts_count(newest->creation_time_s),
+        "update_time_s", facts_count(newest->update_time_s), "events", facts_count(newest->events),
+        "state", newest->resync_offset == MD_OFFSET_NONE ? "clean" : "active", "consistency_policy",
+        consistency_policy(newest), "resync_offset_bytes", facts_offset(newest->resync_offset));
 }
 
 /* The number of the layout, where md gives it one. */
@@ -166,8 +161,8 @@ static json_t *detail(const struct braid_array *array)
         facts_bytes(array->shape.member_sectors), "array_bytes",
         array->geometry != NULL ? facts_bytes(array->geometry->volume_sectors) : json_null(),
         "can_start", !array->refused, "degraded", (json_int_t)array->degraded);
-    add_metadata_facts(object, array);
-    (void)json_object_update_new(
+    object = facts_update(object, metadata_facts(array));
+    object = facts_update(
         object,
         json_pack("{s:s, s:o, s:o, s:o, s:s, s:o, s:o}", "activity", activity(array), "in_doubt",
                   doubt != NULL ? facts_text(doubt->text) : json_null(), "problems",

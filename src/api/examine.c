@@ -13,14 +13,15 @@ static json_t *partition_list(const struct member *member)
     struct partition *partitions = calloc(PARTITIONS_MAX, sizeof *partitions);
     json_t *list = json_array();
 
-    if (partitions == NULL || !member->whole) {
-        free(partitions);
-        return list;
+    if (partitions == NULL) {
+        json_decref(list);
+        return NULL;
     }
-    const int count =
-        partitions_list(member->fd, member->offset_bytes, member->length_bytes, partitions);
+    const int count = member->whole ? partitions_list(member->fd, member->offset_bytes,
+                                                      member->length_bytes, partitions)
+                                    : 0;
     for (int i = 0; i < count; i++)
-        (void)json_array_append_new(
+        list = facts_append(
             list, json_pack("{s:I, s:I, s:I, s:s}", "number", (json_int_t)partitions[i].number,
                             "offset_bytes", (json_int_t)partitions[i].offset_bytes, "bytes",
                             (json_int_t)partitions[i].length_bytes, "type", partitions[i].type));
@@ -36,7 +37,7 @@ static json_t *examine_one(const struct probe *probe, bool elsewhere)
     uint32_t sound = 0;
 
     for (uint32_t i = 0; i < probe->found_count; i++) {
-        (void)json_array_append_new(metadata, facts_super(member, &probe->found[i]));
+        metadata = facts_append(metadata, facts_super(member, &probe->found[i]));
         sound += probe->found[i].result == 0;
     }
     json_t *problem = json_null();
@@ -66,7 +67,7 @@ static void drop_damaged(struct probe *probe, bool elsewhere)
 /* The disk itself and, if it has any, the partitions of it that carry metadata.  A superblock at
  * the end of the last partition is seen from the disk too, as one in the wrong place: that
  * isn't listed twice. */
-static int examine_member(const char *text, const struct braid_options *options, json_t *list,
+static int examine_member(const char *text, const struct braid_options *options, json_t **list,
                           struct braid_error *err)
 {
     struct probe *parts = calloc(PARTITIONS_MAX, sizeof *parts);
@@ -90,9 +91,9 @@ static int examine_member(const char *text, const struct braid_options *options,
     else
         drop_damaged(&probe, count > 0);
     if (count >= 0)
-        (void)json_array_append_new(list, examine_one(&probe, count > 0));
+        *list = facts_append(*list, examine_one(&probe, count > 0));
     for (int i = 0; i < count; i++) {
-        (void)json_array_append_new(list, examine_one(&parts[i], false));
+        *list = facts_append(*list, examine_one(&parts[i], false));
         probe_clear(&parts[i]);
     }
     probe_clear(&probe);
@@ -110,7 +111,7 @@ int braid_examine(const char *const *members, size_t count, const struct braid_o
         return error_set(error, -EDOM, "no members are given");
     }
     for (size_t i = 0; i < count; i++) {
-        const int result = examine_member(members[i], options, list, error);
+        const int result = examine_member(members[i], options, &list, error);
         if (result < 0) {
             json_decref(list);
             return result;

@@ -12,6 +12,32 @@
 #include "util/error.h"
 #include "util/text.h"
 
+/* The three below give NULL, and release what they were given, once anything is NULL: so a fact
+ * that there was no memory for fails the whole instead of being left out. */
+json_t *facts_append(json_t *list, json_t *item)
+{
+    if (json_array_append_new(list, item) == 0)
+        return list;
+    json_decref(list);
+    return NULL;
+}
+
+json_t *facts_set(json_t *object, const char *key, json_t *value)
+{
+    if (json_object_set_new(object, key, value) == 0)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+json_t *facts_update(json_t *object, json_t *more)
+{
+    if (json_object_update_new(object, more) == 0)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
 int facts_dump(json_t *root, char **json, struct braid_error *err)
 {
     *json = root != NULL ? json_dumps(root, JSON_INDENT(1)) : NULL;
@@ -44,9 +70,9 @@ json_t *facts_flags(const struct md_super *super)
     json_t *flags = json_array();
 
     if (super->write_mostly)
-        (void)json_array_append_new(flags, json_string("write-mostly"));
+        flags = facts_append(flags, json_string("write-mostly"));
     if (super->failfast)
-        (void)json_array_append_new(flags, json_string("failfast"));
+        flags = facts_append(flags, json_string("failfast"));
     return flags;
 }
 
@@ -111,7 +137,7 @@ static json_t *features(uint32_t map)
 
     for (uint32_t bit = 0; bit < ARRAY_COUNT(names); bit++)
         if ((map >> bit & 1) != 0)
-            (void)json_array_append_new(list, json_string(names[bit]));
+            list = facts_append(list, json_string(names[bit]));
     return list;
 }
 
@@ -121,16 +147,16 @@ static json_t *warnings(const struct md_super *super)
     json_t *list = json_array();
 
     if (unknown != 0)
-        (void)json_array_append_new(
-            list, json_sprintf("feature bits 0x%x are unknown to this version", unknown));
+        list = facts_append(list,
+                            json_sprintf("feature bits 0x%x are unknown to this version", unknown));
     if (super->reserved_used)
-        (void)json_array_append_new(list, json_string("reserved fields aren't zero"));
+        list = facts_append(list, json_string("reserved fields aren't zero"));
     return list;
 }
 
 /* Layout name and number for a level, or nulls where it has none. */
-static void layout_keys(json_t *object, const char *prefix, int32_t level_number,
-                        const struct md_super *super, uint32_t number)
+static json_t *layout_keys(json_t *object, const char *prefix, int32_t level_number,
+                           const struct md_super *super, uint32_t number)
 {
     struct shape shape = {.slot_count = super->raid_disks, .zone_order = ZONE_ORDER_UNKNOWN};
     char key[40];
@@ -143,9 +169,9 @@ static void layout_keys(json_t *object, const char *prefix, int32_t level_number
     if (has_number && shape_set_layout_number(&shape, number) == 0)
         shape_layout_name(&shape, name, sizeof name);
     (void)snprintf(key, sizeof key, "%slayout", prefix);
-    (void)json_object_set_new(object, key, name[0] != '\0' ? json_string(name) : json_null());
+    object = facts_set(object, key, name[0] != '\0' ? json_string(name) : json_null());
     (void)snprintf(key, sizeof key, "%slayout_number", prefix);
-    (void)json_object_set_new(object, key, has_number ? json_integer(number) : json_null());
+    return facts_set(object, key, has_number ? json_integer(number) : json_null());
 }
 
 static json_t *level_string(int32_t number)
@@ -162,16 +188,18 @@ static json_t *array_bytes(const struct md_super *super)
 {
     struct geometry *geometry;
     struct shape shape;
-    json_t *bytes = NULL;
 
     if (md_shape(super, ZONE_ORDER_UNKNOWN, &shape, NULL) < 0 || shape.level == LEVEL_LINEAR ||
         shape.level == LEVEL_RAID0)
         return json_null();
     geometry = calloc(1, sizeof *geometry);
-    if (geometry != NULL && geometry_init(geometry, &shape, NULL) == 0)
-        bytes = facts_bytes(geometry->volume_sectors);
+    if (geometry == NULL)
+        return NULL;
+    json_t *bytes = geometry_init(geometry, &shape, NULL) == 0
+                        ? facts_bytes(geometry->volume_sectors)
+                        : json_null();
     free(geometry);
-    return bytes != NULL ? bytes : json_null();
+    return bytes;
 }
 
 static json_t *reshape(const struct md_super *super)
@@ -183,12 +211,13 @@ static json_t *reshape(const struct md_super *super)
                   facts_bytes(super->reshape.position_sectors), "delta_disks",
                   super->reshape.delta_disks, "new_level", level_string(super->reshape.new_level),
                   "new_chunk_bytes", (json_int_t)super->reshape.new_chunk_sectors * 512);
-    layout_keys(object, "new_", super->reshape.new_level, super, super->reshape.new_layout);
+    object =
+        layout_keys(object, "new_", super->reshape.new_level, super, super->reshape.new_layout);
     const int64_t place = (int64_t)super->data_offset_sectors + super->new_data_offset_delta;
-    (void)json_object_set_new(object, "new_data_offset_bytes",
-                              super->new_data_offset_delta != 0 && place >= 0
-                                  ? facts_bytes((uint64_t)place)
-                                  : json_null());
+    object =
+        facts_set(object, "new_data_offset_bytes",
+                  super->new_data_offset_delta != 0 && place >= 0 ? facts_bytes((uint64_t)place)
+                                                                  : json_null());
     return object;
 }
 
@@ -204,9 +233,9 @@ static json_t *bitmap(const struct member *member, const struct md_super *super,
     const struct md_bitmap *b = &probed.bitmap;
     json_t *states = json_array();
     if ((b->state & 2) != 0)
-        (void)json_array_append_new(states, json_string("stale"));
+        states = facts_append(states, json_string("stale"));
     if ((b->state & 4) != 0)
-        (void)json_array_append_new(states, json_string("write-error"));
+        states = facts_append(states, json_string("write-error"));
     if (probed.result == 0)
         *bitmap_sectors = (md_bitmap_bytes(b) + 511) / 512;
     return json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:o}",
@@ -233,9 +262,8 @@ static json_t *bad_blocks(const struct member *member, const struct md_super *su
         entry_count = probe_bad_blocks(member, super, &entries, &error);
     json_t *list = json_array();
     for (int32_t i = 0; i < entry_count; i++)
-        (void)json_array_append_new(list, json_pack("{s:o, s:o}", "sector",
-                                                    facts_count(entries[i].sector), "sectors",
-                                                    facts_count(entries[i].sectors)));
+        list = facts_append(list, json_pack("{s:o, s:o}", "sector", facts_count(entries[i].sector),
+                                            "sectors", facts_count(entries[i].sectors)));
     free(entries);
     return json_pack("{s:o, s:o, s:I, s:o}", "offset_bytes", facts_bytes(super->bad_blocks_sector),
                      "problem", entry_count < 0 ? json_string(error.text) : json_null(), "capacity",
@@ -259,7 +287,7 @@ static json_t *disk(const struct md_v0_disk *d)
 
     for (uint32_t i = 0; i < ARRAY_COUNT(states); i++)
         if ((d->state & states[i].bit) != 0)
-            (void)json_array_append_new(list, json_string(states[i].name));
+            list = facts_append(list, json_string(states[i].name));
     return json_pack("{s:I, s:I, s:I, s:I, s:o}", "number", (json_int_t)d->number, "major",
                      (json_int_t)d->major, "minor", (json_int_t)d->minor, "slot",
                      (json_int_t)d->raid_disk, "state", list);
@@ -276,7 +304,7 @@ static json_t *v0(const struct md_super *super)
         const struct md_v0_disk *d = &v->disks[i];
         if (i < super->raid_disks || d->number != 0 || d->major != 0 || d->minor != 0 ||
             d->raid_disk != 0 || d->state != 0)
-            (void)json_array_append_new(disks, disk(d));
+            disks = facts_append(disks, disk(d));
     }
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "minor_version",
                      (json_int_t)v->minor_version, "patch_version", (json_int_t)v->patch_version,
@@ -288,7 +316,7 @@ static json_t *v0(const struct md_super *super)
 }
 
 /* Its own role and slot, as its own table has them. */
-static void role_keys(json_t *object, const struct md_super *super)
+static json_t *role_keys(json_t *object, const struct md_super *super)
 {
     const uint16_t role = md_role(super, super->device_number);
     const char *name = "spare";
@@ -302,8 +330,8 @@ static void role_keys(json_t *object, const struct md_super *super)
         name = (super->feature_map & MD_FEATURE_REPLACEMENT) != 0 ? "replacement" : "active";
         has_slot = true;
     }
-    (void)json_object_set_new(object, "role", json_string(name));
-    (void)json_object_set_new(object, "slot", has_slot ? json_integer(role) : json_null());
+    object = facts_set(object, "role", json_string(name));
+    return facts_set(object, "slot", has_slot ? json_integer(role) : json_null());
 }
 
 /* One word for each slot: how many devices of the role table claim it. */
@@ -319,7 +347,7 @@ static json_t *slot_roles(const struct md_super *super)
         for (uint32_t i = 0; i < super->role_count; i++)
             claims += super->roles[i] == slot;
         const char *word = claims == 0 ? "missing" : claims == 1 ? "active" : "replacing";
-        (void)json_array_append_new(list, json_string(word));
+        list = facts_append(list, json_string(word));
     }
     return list;
 }
@@ -331,9 +359,9 @@ static json_t *regions(const struct md_super *super, uint64_t bitmap_sectors)
     json_t *result = json_array();
 
     for (uint32_t i = 0; i < region_count; i++)
-        (void)json_array_append_new(result, json_pack("{s:s, s:o, s:o}", "what", list[i].what,
-                                                      "offset_bytes", facts_bytes(list[i].sector),
-                                                      "bytes", facts_bytes(list[i].sectors)));
+        result = facts_append(result, json_pack("{s:s, s:o, s:o}", "what", list[i].what,
+                                                "offset_bytes", facts_bytes(list[i].sector),
+                                                "bytes", facts_bytes(list[i].sectors)));
     return result;
 }
 
@@ -353,7 +381,7 @@ json_t *facts_super(const struct member *member, const struct found *found)
         warnings(super), "checksum", hex(super->checksum), "checksum_computed",
         hex(super->checksum_computed), "feature_map", (json_int_t)super->feature_map, "features",
         features(super->feature_map));
-    (void)json_object_update_new(
+    object = facts_update(
         object, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:o}", "array_uuid",
                           facts_uuid(super->array_uuid), "device_uuid",
                           v1 && memcmp(super->device_uuid, no_uuid, 16) != 0
@@ -365,22 +393,22 @@ json_t *facts_super(const struct member *member, const struct found *found)
                           "chunk_bytes", (json_int_t)super->chunk_sectors * 512, "raid_disks",
                           (json_int_t)super->raid_disks, "component_bytes",
                           facts_bytes(super->size_sectors), "array_bytes", array_bytes(super)));
-    layout_keys(object, "", super->level, super, super->layout);
-    (void)json_object_update_new(
-        object, json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:o}", "data_offset_bytes",
-                          facts_bytes(super->data_offset_sectors), "data_bytes",
-                          facts_bytes(super->data_sectors), "state",
-                          super->resync_offset == MD_OFFSET_NONE ? "clean" : "active", "events",
-                          facts_count(super->events), "resync_offset_bytes",
-                          facts_offset(super->resync_offset), "recovery_offset_bytes",
-                          facts_offset(super->recovery_offset), "device_number",
-                          (json_int_t)super->device_number, "roles", slot_roles(super), "flags",
-                          facts_flags(super), "reshape", reshape(super)));
-    role_keys(object, super);
+    object = layout_keys(object, "", super->level, super, super->layout);
+    object =
+        facts_update(object, json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:o}",
+                                       "data_offset_bytes", facts_bytes(super->data_offset_sectors),
+                                       "data_bytes", facts_bytes(super->data_sectors), "state",
+                                       super->resync_offset == MD_OFFSET_NONE ? "clean" : "active",
+                                       "events", facts_count(super->events), "resync_offset_bytes",
+                                       facts_offset(super->resync_offset), "recovery_offset_bytes",
+                                       facts_offset(super->recovery_offset), "device_number",
+                                       (json_int_t)super->device_number, "roles", slot_roles(super),
+                                       "flags", facts_flags(super), "reshape", reshape(super)));
+    object = role_keys(object, super);
     /* What a damaged superblock points to isn't looked at. */
     const bool sound = found->result == 0;
     json_t *bitmap_object = sound ? bitmap(member, super, &bitmap_sectors) : json_null();
-    (void)json_object_update_new(
+    object = facts_update(
         object,
         json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "bitmap", bitmap_object, "bad_blocks",
                   sound ? bad_blocks(member, super) : json_null(), "ppl",

@@ -136,6 +136,12 @@ const char *array_member_name(const struct array_member *member);
  * NULL without memory. */
 json_t *facts_super(const struct member *member, const struct found *found);
 
+/* Add to a list or an object, which is released and NULL when there is no memory, or was NULL
+ * before: `list = facts_append(list, item)`.  item, value and more are taken over. */
+json_t *facts_append(json_t *list, json_t *item);
+json_t *facts_set(json_t *object, const char *key, json_t *value);
+json_t *facts_update(json_t *object, json_t *more);
+
 json_t *facts_text(const char *text);
 json_t *facts_text_or_null(const char *text); /* null for "" */
 json_t *facts_count(uint64_t value);          /* saturates where JSON integers end */

@@ -47,9 +47,12 @@ struct reading {
 
 static volatile sig_atomic_t interrupted;
 
+/* Once: stop behind what is being read.  Twice: a member hangs, and nobody wants to wait for it. */
 static void on_signal(int signal_number)
 {
     (void)signal_number;
+    if (interrupted)
+        _exit(EXIT_INTERRUPTED);
     interrupted = 1;
 }
 

@@ -131,6 +131,8 @@ int main(int argc, char **argv)
             (void)fputs(commands[i]->help, stdout);
             return EXIT_DONE;
         }
+        static char name[] = "braid"; /* getopt puts it before its messages */
+        argv[1] = name;
         const int code = commands[i]->run(argc - 1, argv + 1);
         if (fflush(stdout) != 0 || ferror(stdout)) {
             complain("cannot write to standard output: %s", strerror(errno));

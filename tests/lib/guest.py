@@ -6,7 +6,7 @@
     array = batch.add_array("1.2", [first, second])
     batch.start()
     ... other work ...
-    answers = batch.finish()        # answers[array]: Answer
+    answers = batch.finish()        # answers[array]: Answer; the folder holds the data
 
 All arrays of a batch are read in one boot.  The members lie in one disk image that
 device-mapper cuts up, and what the kernel read comes back on a second disk.
@@ -35,11 +35,36 @@ def need():
 
 @dataclasses.dataclass
 class Answer:
-    """What the kernel made of an array.  data: what it read; None when it did not start."""
+    """What the kernel made of an array."""
     status: str  # "read", "error", "refused"
     detail: str
-    data: bytes = None
     log: tuple = ()  # the kernel's messages while it assembled
+    path: str = None  # where what it read is
+    offset_bytes: int = 0
+
+    @property
+    def data(self):
+        """What the kernel read, from the file each time; None where the array did not start."""
+        if self.status == "refused":
+            return None
+        with open(self.path, "rb") as file:
+            file.seek(self.offset_bytes)
+            return file.read(int(self.detail))
+
+
+# In the guest: /in/mdadm has a line "NUMBER OFFSET_BYTES DEVICE..." for each array.
+MDADM_LOOP = """
+while read -r number offset devices; do
+    if mdadm -q --assemble --run --readonly /dev/md1 $devices; then
+        dd if=/dev/md1 of=/dev/vdb bs=64k iflag=direct seek=$offset oflag=seek_bytes \
+            conv=notrunc 2> /tmp/dd
+        echo "$number read $(blockdev --getsize64 /dev/md1)"
+        mdadm -q --stop /dev/md1
+    else
+        echo "$number refused mdadm"
+    fi
+done < /in/mdadm >> /out/answers
+"""
 
 
 class Batch:
@@ -56,6 +81,10 @@ class Batch:
 
     def _path(self, name):
         return os.path.join(self.folder, name)
+
+    def _write(self, name, text):
+        with open(self._path(name), "w") as file:
+            file.write(text)
 
     def add_member(self, data):
         """Returns the member's number.  Its bytes are whole sectors."""
@@ -88,29 +117,25 @@ class Batch:
     def start(self):
         """Boot.  The arrays are read while the caller goes on."""
         self.members.close()
-        with open(self._path("dm"), "w") as file:
-            file.write(";".join(f"m{number},,{number},ro,0 {sectors} linear /dev/vda {start}"
-                                for number, (start, sectors) in enumerate(self.cuts)))
-        with open(self._path("plan"), "w") as file:
-            file.writelines(line + "\n" for line in self.arrays)
+        # dmsetup's own form: NAME,UUID,MINOR,FLAGS,TABLE;...
+        self._write("dm", ";".join(
+            f"m{number},,{number},ro,0 {sectors} linear /dev/vda {start}"
+            for number, (start, sectors) in enumerate(self.cuts)))
+        self._write("plan", "".join(line + "\n" for line in self.arrays))
+        self._write("mdadm", "".join(
+            f"{number} {start * SECTOR} " + " ".join(f"/dev/dm-{n}" for n in members) + "\n"
+            for number, start, members in self.mdadm_arrays))
         with open(self._path("results.img"), "wb") as file:
             file.truncate(self.result_end * SECTOR)
-        command = ["set -e", "modprobe raid0", "modprobe dm-mod",
-                   'dmsetup create --concise "$(cat /in/dm)"',
-                   "mdread /in/plan /dev/vdb > /out/answers"]
-        for number, start, members in self.mdadm_arrays:
-            devices = " ".join(f"/dev/dm-{member}" for member in members)
-            command += [
-                f"if mdadm -q --assemble --run --readonly /dev/md1 {devices}; then",
-                f"dd if=/dev/md1 of=/dev/vdb bs=64k iflag=direct seek={start * SECTOR}"
-                " oflag=seek_bytes conv=notrunc 2> /tmp/dd",
-                f'echo "{number} read $(blockdev --getsize64 /dev/md1)" >> /out/answers',
-                "mdadm -q --stop /dev/md1",
-                f'else echo "{number} refused mdadm" >> /out/answers; fi']
+        command = "\n".join([
+            "set -e", "modprobe raid0", "modprobe dm-mod",
+            'dmsetup create --concise "$(cat /in/dm)"',
+            "mdread /in/plan /dev/vdb > /out/answers"]) + MDADM_LOOP
+        inputs = [word for name in ("dm", "plan", "mdadm") for word in ("-i", self._path(name))]
         self.process = subprocess.Popen(
-            [FOLDER / "run-in-guest.sh", "-t", str(self.seconds),
-             "-i", self._path("dm"), "-i", self._path("plan"), "-o", self._path("out"),
-             self._path("members.img"), self._path("results.img"), "--", "\n".join(command)],
+            [FOLDER / "run-in-guest.sh", "-t", str(self.seconds), *inputs,
+             "-o", self._path("out"), self._path("members.img"), self._path("results.img"),
+             "--", command],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def finish(self):
@@ -120,16 +145,13 @@ class Batch:
             raise AssertionError(f"the guest ended with {self.process.returncode}: {output}")
         log = self._log()
         answers = [None] * len(self.results)
-        with open(self._path("out/answers")) as lines, \
-                open(self._path("results.img"), "rb") as results:
+        with open(self._path("out/answers")) as lines:
             for line in lines:
                 number, status, detail = line.strip().split(" ", 2)
                 number = int(number)
-                data = None
-                if status != "refused":
-                    results.seek(self.results[number][0] * SECTOR)
-                    data = results.read(int(detail))
-                answers[number] = Answer(status, detail, data, tuple(log.get(number, ())))
+                answers[number] = Answer(status, detail, tuple(log.get(number, ())),
+                                         self._path("results.img"),
+                                         self.results[number][0] * SECTOR)
         missing = [number for number, answer in enumerate(answers) if answer is None]
         if missing:
             raise AssertionError(f"the guest did not answer for {missing[:20]}: {output}")

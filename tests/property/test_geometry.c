@@ -466,6 +466,58 @@ TEST(survivable_losses)
     }
 }
 
+/* Arrays of many TiB: a whole number of rotations further on everything is as it was, that many
+ * rows below.  Counts that wrap at 32 bits would show. */
+TEST(large_arrays)
+{
+    static const struct {
+        enum level level;
+        uint32_t number;
+    } layouts[] = {
+        {LEVEL_RAID4,  0      },
+        {LEVEL_RAID5,  0      },
+        {LEVEL_RAID5,  2      },
+        {LEVEL_RAID6,  2      },
+        {LEVEL_RAID6,  9      },
+        {LEVEL_RAID6,  10     },
+        {LEVEL_RAID6,  18     },
+        {LEVEL_RAID10, 0x102  },
+        {LEVEL_RAID10, 0x201  },
+        {LEVEL_RAID10, 0x301  },
+        {LEVEL_RAID10, 0x10201},
+    };
+
+    for (uint32_t i = 0; i < ARRAY_COUNT(layouts); i++) {
+        const uint32_t slots = 7;
+        const uint32_t chunk = 128;
+        struct shape shape = {.level = layouts[i].level,
+                              .slot_count = slots,
+                              .chunk_sectors = chunk,
+                              .member_sectors = 1ULL << 42}; /* 2 PiB */
+        struct geometry g;
+        CHECK_EQ(shape_set_layout_number(&shape, layouts[i].number), 0);
+        CHECK_EQ(geometry_init(&g, &shape, NULL), 0);
+        /* Rows after which every rotation over 6 or 7 slots and every near copy starts anew. */
+        const uint64_t rows = 2 * 6 * 7;
+        const uint64_t far = layouts[i].number == 0x10201 ? 2 : 1; /* rows that copies take */
+        const uint64_t near = layouts[i].number == 0x102 ? 2 : 1;  /* places that a chunk takes */
+        const uint64_t period = rows * (g.data_count > 0 ? g.data_count : slots) / near;
+        for (uint64_t sector = 0; sector < period * chunk; sector += 61) {
+            for (uint32_t shift = 15; shift <= 25; shift += 5) {
+                const uint64_t turns = (1ULL << shift) + shift;
+                struct place near_place;
+                struct place far_place;
+                CHECK_EQ(geometry_map(&g, sector, &near_place), 0);
+                CHECK_EQ(geometry_map(&g, sector + turns * period * chunk, &far_place), 0);
+                CHECK_EQ(far_place.slot, near_place.slot);
+                CHECK_EQ(far_place.run_sectors, near_place.run_sectors);
+                CHECK(far_place.member_sector ==
+                      near_place.member_sector + turns * rows * far * chunk);
+            }
+        }
+    }
+}
+
 TEST(impossible_shapes)
 {
     static const uint64_t tiny[] = {8, 4};
@@ -561,4 +613,4 @@ TEST(names)
 
 TEST_MAIN(RUN(raid4) RUN(raid5) RUN(raid6) RUN(pictures) RUN(q_exponents) RUN(raid0_zones)
               RUN(raid0_orders_differ) RUN(raid0_unknown_layout) RUN(linear) RUN(raid1) RUN(raid10)
-                  RUN(survivable_losses) RUN(impossible_shapes) RUN(names))
+                  RUN(survivable_losses) RUN(large_arrays) RUN(impossible_shapes) RUN(names))

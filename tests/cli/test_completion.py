@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Completion in bash: commands, options and values, as the command's own help has them."""
+import os
+import subprocess
+
+import tap
+
+SCRIPT = os.path.join(os.environ["BRAID_SOURCE"], "completions/braid.bash")
+
+
+def complete(*words):
+    """What bash offers for the last of the words."""
+    program = (
+        f'source "{SCRIPT}"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _braid;'
+        ' printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    output = subprocess.run(
+        ["bash", "-c", program, "bash", os.environ["BRAID"], *words],
+        check=True, capture_output=True, text=True,
+    ).stdout
+    return output.split()
+
+
+with tap.case("commands"):
+    tap.equal({"examine", "detail", "read"} <= set(complete("")), True, "all")
+    tap.equal(complete("ex"), ["examine"], "one")
+
+with tap.case("options of a command"):
+    tap.equal("--offset" in complete("read", "--"), True, "read --offset")
+    tap.equal("--offset" in complete("detail", "--"), False, "detail --offset")
+    tap.equal(complete("detail", "--js"), ["--json"], "detail --json")
+
+with tap.case("values"):
+    tap.equal(complete("read", "--bad", ""), ["fail", "zero"], "--bad")
+    tap.equal(complete("detail", "--layout", "a"), ["alternate"], "--layout")
+
+with tap.case("members are files"):
+    found = complete("read", os.environ["BRAID_SOURCE"] + "/READ")
+    tap.equal(found, [os.environ["BRAID_SOURCE"] + "/README.md"], "files")
+
+tap.done()

@@ -168,26 +168,34 @@ static void share_sources(const struct geometry *g, struct plan *plan,
     }
 }
 
+/* The home of a sector, and the piece's share of it: the member that serves it, or NULL. */
+static const struct plan_member *plan_home(const struct plan_view *view, uint64_t volume_sector,
+                                           struct place *place, struct plan_piece *piece)
+{
+    const int result = geometry_map(view->geometry, volume_sector, place);
+    assert(result == 0);
+    (void)result;
+    piece->slot = place->slot;
+    piece->member_sector = place->member_sector;
+    piece->sectors = MIN(piece->sectors, place->run_sectors);
+
+    const struct plan_member *member =
+        serving(view, place->slot, place->member_sector, &piece->sectors);
+    if (member != NULL) {
+        piece->kind = PLAN_DIRECT;
+        piece->io_member = member->io_member;
+    }
+    return member;
+}
+
 static void plan_parity(const struct plan_view *view, const struct request *request,
                         uint64_t volume_sector, struct plan *plan, struct plan_piece *piece)
 {
     const struct geometry *g = view->geometry;
     struct place place;
 
-    const int result = geometry_map(g, volume_sector, &place);
-    assert(result == 0);
-    (void)result;
-    piece->slot = place.slot;
-    piece->member_sector = place.member_sector;
-    piece->sectors = MIN(piece->sectors, place.run_sectors);
-
-    const struct plan_member *member =
-        serving(view, place.slot, place.member_sector, &piece->sectors);
-    if (member != NULL) {
-        piece->kind = PLAN_DIRECT;
-        piece->io_member = member->io_member;
+    if (plan_home(view, volume_sector, &place, piece) != NULL)
         return;
-    }
     piece->exponent = geometry_q_exponent(g, place.stripe, place.slot);
     if (collect_row(view, request, &place, plan, piece) > geometry_redundancy(g)) {
         piece->kind = PLAN_UNREADABLE;
@@ -209,17 +217,8 @@ static void plan_single(const struct plan_view *view, uint64_t volume_sector,
 {
     struct place place;
 
-    const int result = geometry_map(view->geometry, volume_sector, &place);
-    assert(result == 0);
-    (void)result;
-    piece->slot = place.slot;
-    piece->member_sector = place.member_sector;
-    piece->sectors = MIN(piece->sectors, place.run_sectors);
-    const struct plan_member *member =
-        serving(view, place.slot, place.member_sector, &piece->sectors);
-    piece->kind = member != NULL ? PLAN_DIRECT : PLAN_UNREADABLE;
-    if (member != NULL)
-        piece->io_member = member->io_member;
+    if (plan_home(view, volume_sector, &place, piece) == NULL)
+        piece->kind = PLAN_UNREADABLE;
 }
 
 /* Sources that were to come from the request itself, but from a part of it that this plan

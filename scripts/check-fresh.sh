@@ -14,6 +14,8 @@ release=bookworm
 if [ "${1:-}" = --inside ]; then
     tree=$2
     shift 2
+    # The new root has to be a mount of its own, as a machine's is: tests make name spaces too.
+    mount --bind "$tree" "$tree"
     mount -t proc proc "$tree/proc"
     mount -t sysfs -o ro sysfs "$tree/sys"
     mount --rbind /dev "$tree/dev"

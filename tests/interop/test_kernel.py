@@ -700,13 +700,12 @@ def main():
         part()
     add_parity(5, RAID5_LAYOUTS, (3, 4, 5, 7), {})
     add_parity(6, RAID6_LAYOUTS, (4, 5, 6, 7), {4: 2, 5: 10, 6: 2, 7: 2})
-    with golden.folder() as folder:
-        run_all(folder)
+    with golden.folder() as folder, guest.Batch(folder) as batch:
+        run_all(folder, batch)
     tap.done()
 
 
-def run_all(folder):
-    batch = guest.Batch(folder)
+def run_all(folder, batch):
     sample = prepare(folder, batch)
     started = time.monotonic()
     batch.start()

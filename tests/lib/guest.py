@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The real Linux md, in a guest (tests/interop/guest): what it reads from an array's members.
 
-    batch = guest.Batch(folder)
-    first = batch.add_member(data)
-    array = batch.add_array("1.2", [first, second])
-    batch.start()
-    ... other work ...
-    answers = batch.finish()        # answers[array]: Answer; the folder holds the data
+    with guest.Batch(folder) as batch:
+        first = batch.add_member(data)
+        array = batch.add_array("1.2", [first, second])
+        batch.start()
+        ... other work ...
+        answers = batch.finish()    # answers[array]: Answer; the folder holds the data
 
 All arrays of a batch are read in one boot.  The members lie in one disk image that
 device-mapper cuts up, and what the kernel read comes back on a second disk.
 """
 import dataclasses
 import os
+import signal
 import subprocess
 
 import runner
@@ -68,16 +69,26 @@ done < /in/mdadm >> /out/answers
 
 
 class Batch:
+    """Members and arrays for one boot; a context that ends the guest when it is left."""
+
     def __init__(self, folder, seconds=300):
         self.folder = folder
         self.seconds = seconds
         self.members = open(self._path("members.img"), "wb")
         self.cuts = []  # (first sector, sectors) of each member
-        self.arrays = []  # lines of mdread's plan
-        self.results = []  # (first sector, sectors at most) of each array
+        self.plan = []  # a line for each array: mdread's
+        self.mdadm_plan = []  # and MDADM_LOOP's
+        self.results = []  # first sector of each array on the result disk
         self.result_end = 0
-        self.mdadm_arrays = []
         self.process = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process and self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGTERM)
+            self.process.wait()
 
     def _path(self, name):
         return os.path.join(self.folder, name)
@@ -95,24 +106,24 @@ class Batch:
 
     def add_array(self, metadata, members, raid0_default_layout=0):
         """Have these members assembled; returns the array's number."""
-        return self._add(self.arrays, metadata, members, raid0_default_layout)
+        number, start, most = self._place(members)
+        self.plan.append(f"{number} {metadata} {raid0_default_layout} {start} {most} "
+                         + " ".join(map(str, members)))
+        return number
 
     def add_mdadm_array(self, members):
         """As add_array(), but mdadm --assemble --run --readonly does it, which is slow."""
-        return self._add(self.mdadm_arrays, None, members, 0)
-
-    def _add(self, group, metadata, members, raid0_default_layout):
-        number = len(self.results)
-        most = sum(self.cuts[member][1] for member in members)
-        # 4 KiB borders, for direct I/O.
-        start, self.result_end = self.result_end, (self.result_end + most + 7) & ~7
-        self.results.append((start, most))
-        if metadata:
-            group.append(" ".join(map(str, [number, metadata, raid0_default_layout, start, most,
-                                            *members])))
-        else:
-            group.append((number, start, members))
+        number, start, _ = self._place(members)
+        self.mdadm_plan.append(f"{number} {start * SECTOR} "
+                               + " ".join(f"/dev/dm-{member}" for member in members))
         return number
+
+    def _place(self, members):
+        """An array's number, and where its data goes: first sector, sectors at most."""
+        most = sum(self.cuts[member][1] for member in members)
+        self.results.append(self.result_end)
+        self.result_end += (most + 7) & ~7  # 4 KiB borders, for direct I/O
+        return len(self.results) - 1, self.results[-1], most
 
     def start(self):
         """Boot.  The arrays are read while the caller goes on."""
@@ -121,22 +132,20 @@ class Batch:
         self._write("dm", ";".join(
             f"m{number},,{number},ro,0 {sectors} linear /dev/vda {start}"
             for number, (start, sectors) in enumerate(self.cuts)))
-        self._write("plan", "".join(line + "\n" for line in self.arrays))
-        self._write("mdadm", "".join(
-            f"{number} {start * SECTOR} " + " ".join(f"/dev/dm-{n}" for n in members) + "\n"
-            for number, start, members in self.mdadm_arrays))
+        self._write("plan", "".join(line + "\n" for line in self.plan))
+        self._write("mdadm", "".join(line + "\n" for line in self.mdadm_plan))
         with open(self._path("results.img"), "wb") as file:
             file.truncate(self.result_end * SECTOR)
         command = "\n".join([
             "set -e", "modprobe raid0", "modprobe dm-mod",
-            'dmsetup create --concise "$(cat /in/dm)"',
+            "dmsetup create --concise < /in/dm",
             "mdread /in/plan /dev/vdb > /out/answers"]) + MDADM_LOOP
         inputs = [word for name in ("dm", "plan", "mdadm") for word in ("-i", self._path(name))]
         self.process = subprocess.Popen(
             [FOLDER / "run-in-guest.sh", "-t", str(self.seconds), *inputs,
              "-o", self._path("out"), self._path("members.img"), self._path("results.img"),
              "--", command],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
 
     def finish(self):
         """Wait for the guest; returns the answers in the order of add_array()."""
@@ -151,7 +160,7 @@ class Batch:
                 number = int(number)
                 answers[number] = Answer(status, detail, tuple(log.get(number, ())),
                                          self._path("results.img"),
-                                         self.results[number][0] * SECTOR)
+                                         self.results[number] * SECTOR)
         missing = [number for number, answer in enumerate(answers) if answer is None]
         if missing:
             raise AssertionError(f"the guest did not answer for {missing[:20]}: {output}")

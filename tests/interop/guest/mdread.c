@@ -11,7 +11,7 @@
  *
  *     ID read BYTES           it started; its bytes are on RESULT_DISK from RESULT_SECTOR on
  *     ID error BYTES_BEFORE   it started, and a read failed
- *     ID refused REASON       it did not start; the kernel's log says more, after a line "mdread ID"
+ *     ID refused REASON       it did not start; the kernel's log says more behind a line "mdread ID"
  *
  * mdadm would do the same with the same calls (--assemble --run --readonly, its members named),
  * but takes five times as long, and there are hundreds of arrays.  Which of the members are fresh

@@ -213,11 +213,11 @@ static json_t *reshape(const struct md_super *super)
                   "new_chunk_bytes", (json_int_t)super->reshape.new_chunk_sectors * 512);
     object =
         layout_keys(object, "new_", super->reshape.new_level, super, super->reshape.new_layout);
+    const bool has_new_offset =
+        (super->feature_map & MD_FEATURE_NEW_OFFSET) != 0 && super->new_data_offset_delta != 0;
     const int64_t place = (int64_t)super->data_offset_sectors + super->new_data_offset_delta;
-    object =
-        facts_set(object, "new_data_offset_bytes",
-                  super->new_data_offset_delta != 0 && place >= 0 ? facts_bytes((uint64_t)place)
-                                                                  : json_null());
+    object = facts_set(object, "new_data_offset_bytes",
+                       has_new_offset && place >= 0 ? facts_bytes((uint64_t)place) : json_null());
     return object;
 }
 

@@ -80,6 +80,15 @@ int md_super_decode(enum md_version version, const uint8_t *bytes, uint64_t supe
     return md1_decode(version, bytes, super_sector, member_sectors, out, err);
 }
 
+void md_super_encode(const struct md_super *super, uint8_t bytes[MD_SUPER_BYTES])
+{
+    memset(bytes, 0, MD_SUPER_BYTES);
+    if (super->version == MD_VERSION_0_90)
+        md0_encode(super, bytes);
+    else
+        md1_encode(super, bytes);
+}
+
 int md_level(int32_t number, enum level *out)
 {
     static const struct {

@@ -75,6 +75,11 @@ enum {
     MD_V0_DISK_FAILFAST = 1 << 10,
 };
 
+enum {
+    MD_V0_STATE_CLEAN = 1 << 0,
+    MD_V0_STATE_BITMAP = 1 << 8,
+};
+
 /* What 0.90 has and v1 hasn't. */
 struct md_v0 {
     uint32_t minor_version; /* 90; 91 while it is being reshaped */
@@ -85,11 +90,14 @@ struct md_v0 {
     uint32_t working_disks;
     uint32_t failed_disks;
     uint32_t spare_disks;
+    uint32_t state;      /* MD_V0_STATE_... */
+    uint32_t checkpoint; /* sectors resynced when checkpoint_events was the count */
+    uint64_t checkpoint_events;
     struct md_v0_disk this_disk;
     struct md_v0_disk disks[MD_V0_DISKS];
 };
 
-/* A reshape under way; only meaningful when md_super.reshaping. */
+/* A reshape under way; only meaningful when md_super.reshaping, else what the last one left. */
 struct md_reshape {
     uint64_t position_sectors; /* in the volume */
     int32_t delta_disks;
@@ -114,6 +122,9 @@ struct md_super {
     char name[MD_NAME_BYTES]; /* v1, control characters replaced by '?'; "" in 0.90 */
     uint64_t creation_time_s;
     uint64_t update_time_s;
+    uint32_t creation_time_us; /* v1: 24 bits beside the seconds */
+    uint32_t update_time_us;
+    uint32_t corrected_reads; /* v1: read errors of this member that were repaired */
 
     int32_t level; /* md's number: -1 linear, 0, 1, 4, 5, 6, 10; others unsupported */
     uint32_t layout;
@@ -122,7 +133,7 @@ struct md_super {
     uint64_t size_sectors; /* used of each member; 0 for linear and RAID 0 */
     uint64_t data_offset_sectors;
     uint64_t data_sectors;         /* room for data on this member */
-    int64_t new_data_offset_delta; /* with MD_FEATURE_NEW_OFFSET: added by the reshape */
+    int32_t new_data_offset_delta; /* with MD_FEATURE_NEW_OFFSET: added by the reshape */
 
     uint64_t events;
     uint64_t resync_offset;   /* in sync below it; MD_OFFSET_NONE: all of it, the array is clean */
@@ -165,6 +176,10 @@ bool md_super_sector(enum md_version version, uint64_t member_sectors, uint64_t 
  * field, what was expected and what was found. */
 int md_super_decode(enum md_version version, const uint8_t *bytes, uint64_t super_sector,
                     uint64_t member_sectors, struct md_super *out, struct braid_error *err);
+
+/* The bytes of a superblock, its checksum included: the reverse of md_super_decode().  What a
+ * decoder doesn't keep (reserved fields) is zero. */
+void md_super_encode(const struct md_super *super, uint8_t bytes[MD_SUPER_BYTES]);
 
 /* md's level number as a level: 0, or -EOPNOTSUPP (multipath, faulty, container). */
 int md_level(int32_t number, enum level *out);

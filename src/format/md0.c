@@ -52,8 +52,7 @@ enum {
     DISKS_OFFSET = 512,
     THIS_DISK_OFFSET = 3968,
     DISK_BYTES = 128,
-    STATE_CLEAN = 1 << 0,
-    STATE_BITMAP = 1 << 8,
+    CHECKSUM_OFFSET = 152,
     BITMAP_SECTORS_BEHIND = MD_SUPER_BYTES / 512,
 };
 
@@ -71,13 +70,26 @@ static uint64_t double_word_get(const uint8_t *p, bool big_endian)
 
 static uint32_t checksum(const uint8_t *bytes, bool big_endian)
 {
-    enum { CHECKSUM_OFFSET = 152 };
     uint64_t sum = 0;
 
     for (uint32_t offset = 0; offset < MD_SUPER_BYTES; offset += 4)
         if (offset != CHECKSUM_OFFSET)
             sum += word_get(bytes + offset, big_endian);
     return (uint32_t)(sum & 0xffffffff) + (uint32_t)(sum >> 32);
+}
+
+static void word_put(uint8_t *p, uint32_t value, bool big_endian)
+{
+    if (big_endian)
+        be32_put(p, value);
+    else
+        le32_put(p, value);
+}
+
+static void double_word_put(uint8_t *p, uint64_t value, bool big_endian)
+{
+    word_put(p, (uint32_t)(big_endian ? value >> 32 : value), big_endian);
+    word_put(p + 4, (uint32_t)(big_endian ? value : value >> 32), big_endian);
 }
 
 static void disk_decode(const uint8_t *p, bool big_endian, struct md_v0_disk *out)
@@ -164,7 +176,7 @@ int md0_decode(const uint8_t *bytes, uint64_t super_sector, struct md_super *out
     }
 
     out->update_time_s = word_get(bytes + 128, big);
-    const uint32_t state = word_get(bytes + 132, big);
+    v0->state = word_get(bytes + 132, big);
     v0->active_disks = word_get(bytes + 136, big);
     v0->working_disks = word_get(bytes + 140, big);
     v0->failed_disks = word_get(bytes + 144, big);
@@ -172,14 +184,15 @@ int md0_decode(const uint8_t *bytes, uint64_t super_sector, struct md_super *out
     out->checksum = word_get(bytes + 152, big);
     out->checksum_computed = checksum(bytes, big);
     out->events = double_word_get(bytes + 156, big);
-    const uint64_t checkpoint_events = double_word_get(bytes + 164, big);
-    const uint32_t recovery_cp = word_get(bytes + 172, big);
+    v0->checkpoint_events = double_word_get(bytes + 164, big);
+    v0->checkpoint = word_get(bytes + 172, big);
     /* The checkpoint counts only if it was written together with this superblock. */
-    if ((state & STATE_CLEAN) != 0)
+    if ((v0->state & MD_V0_STATE_CLEAN) != 0)
         out->resync_offset = MD_OFFSET_NONE;
     else
-        out->resync_offset =
-            checkpoint_events == out->events && recovery_cp != UINT32_MAX ? recovery_cp : 0;
+        out->resync_offset = v0->checkpoint_events == out->events && v0->checkpoint != UINT32_MAX
+                                 ? v0->checkpoint
+                                 : 0;
     out->recovery_offset = MD_OFFSET_NONE;
 
     out->reshaping = v0->minor_version == 91;
@@ -204,8 +217,59 @@ int md0_decode(const uint8_t *bytes, uint64_t super_sector, struct md_super *out
     out->write_mostly = (v0->this_disk.state & MD_V0_DISK_WRITE_MOSTLY) != 0;
     out->failfast = (v0->this_disk.state & MD_V0_DISK_FAILFAST) != 0;
     out->data_sectors = super_sector;
-    out->has_bitmap = (state & STATE_BITMAP) != 0;
+    out->has_bitmap = (v0->state & MD_V0_STATE_BITMAP) != 0;
     out->bitmap_sector = super_sector + BITMAP_SECTORS_BEHIND;
 
     return check(out, super_sector, err);
+}
+
+static void disk_encode(const struct md_v0_disk *disk, bool big_endian, uint8_t *p)
+{
+    word_put(p, disk->number, big_endian);
+    word_put(p + 4, disk->major, big_endian);
+    word_put(p + 8, disk->minor, big_endian);
+    word_put(p + 12, disk->raid_disk, big_endian);
+    word_put(p + 16, disk->state, big_endian);
+}
+
+void md0_encode(const struct md_super *super, uint8_t *bytes)
+{
+    const struct md_v0 *v0 = &super->v0;
+    const bool big = super->big_endian;
+
+    word_put(bytes, MD_MAGIC, big);
+    word_put(bytes + 8, v0->minor_version, big);
+    word_put(bytes + 12, v0->patch_version, big);
+    word_put(bytes + 20, be32_get(super->array_uuid), big);
+    word_put(bytes + 24, (uint32_t)super->creation_time_s, big);
+    word_put(bytes + 28, (uint32_t)super->level, big);
+    word_put(bytes + 32, (uint32_t)(super->size_sectors / 2), big);
+    word_put(bytes + 36, v0->total_disks, big);
+    word_put(bytes + 40, super->raid_disks, big);
+    word_put(bytes + 44, v0->preferred_minor, big);
+    for (uint32_t word = 1; word < 4; word++)
+        word_put(bytes + 48 + 4 * word, be32_get(super->array_uuid + 4 * word), big);
+
+    word_put(bytes + 128, (uint32_t)super->update_time_s, big);
+    word_put(bytes + 132, v0->state, big);
+    word_put(bytes + 136, v0->active_disks, big);
+    word_put(bytes + 140, v0->working_disks, big);
+    word_put(bytes + 144, v0->failed_disks, big);
+    word_put(bytes + 148, v0->spare_disks, big);
+    double_word_put(bytes + 156, super->events, big);
+    double_word_put(bytes + 164, v0->checkpoint_events, big);
+    word_put(bytes + 172, v0->checkpoint, big);
+    if (super->reshaping) {
+        double_word_put(bytes + 176, super->reshape.position_sectors, big);
+        word_put(bytes + 184, (uint32_t)super->reshape.new_level, big);
+        word_put(bytes + 188, (uint32_t)super->reshape.delta_disks, big);
+        word_put(bytes + 192, super->reshape.new_layout, big);
+        word_put(bytes + 196, super->reshape.new_chunk_sectors * 512, big);
+    }
+    word_put(bytes + 256, super->layout, big);
+    word_put(bytes + 260, super->chunk_sectors * 512, big);
+    for (uint32_t i = 0; i < MD_V0_DISKS; i++)
+        disk_encode(&v0->disks[i], big, bytes + DISKS_OFFSET + i * DISK_BYTES);
+    disk_encode(&v0->this_disk, big, bytes + THIS_DISK_OFFSET);
+    word_put(bytes + CHECKSUM_OFFSET, checksum(bytes, big), big);
 }

@@ -8,4 +8,6 @@
 int md0_decode(const uint8_t *bytes, uint64_t super_sector, struct md_super *out,
                struct braid_error *err);
 
+void md0_encode(const struct md_super *super, uint8_t *bytes);
+
 #endif

@@ -60,7 +60,8 @@ enum {
     FLAG_FAILFAST = 1 << 1,
 };
 
-#define TIME_SECONDS_MASK ((1ULL << 40) - 1)
+#define TIME_SECONDS_BITS 40
+#define TIME_SECONDS_MASK ((1ULL << TIME_SECONDS_BITS) - 1)
 
 static uint32_t checksum(const uint8_t *bytes, uint32_t role_count)
 {
@@ -194,31 +195,33 @@ int md1_decode(enum md_version version, const uint8_t *bytes, uint64_t super_sec
         if ((unsigned char)*p < 0x20 || *p == 0x7f)
             *p = '?'; /* it will be printed on a terminal */
     out->creation_time_s = le64_get(bytes + 64) & TIME_SECONDS_MASK;
+    out->creation_time_us = (uint32_t)(le64_get(bytes + 64) >> TIME_SECONDS_BITS);
     out->level = (int32_t)le32_get(bytes + 72);
     out->layout = le32_get(bytes + 76);
     out->size_sectors = le64_get(bytes + 80);
     out->chunk_sectors = le32_get(bytes + 88);
     out->raid_disks = le32_get(bytes + 92);
     out->reshaping = (out->feature_map & MD_FEATURE_RESHAPE) != 0;
-    if (out->reshaping)
-        out->reshape = (struct md_reshape){
-            .new_level = (int32_t)le32_get(bytes + 100),
-            .position_sectors = le64_get(bytes + 104),
-            .delta_disks = (int32_t)le32_get(bytes + 112),
-            .new_layout = le32_get(bytes + 116),
-            .new_chunk_sectors = le32_get(bytes + 120),
-        };
-    if ((out->feature_map & MD_FEATURE_NEW_OFFSET) != 0)
-        out->new_data_offset_delta = (int32_t)le32_get(bytes + 124);
+    /* The kernel leaves these as they were when a reshape is over. */
+    out->reshape = (struct md_reshape){
+        .new_level = (int32_t)le32_get(bytes + 100),
+        .position_sectors = le64_get(bytes + 104),
+        .delta_disks = (int32_t)le32_get(bytes + 112),
+        .new_layout = le32_get(bytes + 116),
+        .new_chunk_sectors = le32_get(bytes + 120),
+    };
+    out->new_data_offset_delta = (int32_t)le32_get(bytes + 124);
     out->data_offset_sectors = le64_get(bytes + 128);
     out->data_sectors = le64_get(bytes + 136);
     const uint64_t super_offset = le64_get(bytes + 144);
     const uint32_t role_count = le32_get(bytes + 220);
     out->device_number = le32_get(bytes + 160);
+    out->corrected_reads = le32_get(bytes + 164);
     memcpy(out->device_uuid, bytes + 168, 16);
     out->write_mostly = (bytes[184] & FLAG_WRITE_MOSTLY) != 0;
     out->failfast = (bytes[184] & FLAG_FAILFAST) != 0;
     out->update_time_s = le64_get(bytes + 192) & TIME_SECONDS_MASK;
+    out->update_time_us = (uint32_t)(le64_get(bytes + 192) >> TIME_SECONDS_BITS);
     out->events = le64_get(bytes + 200);
     out->resync_offset = le64_get(bytes + 208);
     out->checksum = le32_get(bytes + CHECKSUM_OFFSET);
@@ -241,4 +244,63 @@ int md1_decode(enum md_version version, const uint8_t *bytes, uint64_t super_sec
     if (result < 0)
         return result;
     return locate_regions(bytes, member_sectors, out, err);
+}
+
+/* The difference of two places on a member, as the superblock keeps it. */
+static uint32_t distance(uint64_t sector, uint64_t super_sector)
+{
+    return (uint32_t)(sector - super_sector);
+}
+
+void md1_encode(const struct md_super *super, uint8_t *bytes)
+{
+    le32_put(bytes, MD_MAGIC);
+    le32_put(bytes + 4, 1);
+    le32_put(bytes + 8, super->feature_map);
+    memcpy(bytes + 16, super->array_uuid, 16);
+    memcpy(bytes + 32, super->name, 32);
+    le64_put(bytes + 64,
+             super->creation_time_s | (uint64_t)super->creation_time_us << TIME_SECONDS_BITS);
+    le32_put(bytes + 72, (uint32_t)super->level);
+    le32_put(bytes + 76, super->layout);
+    le64_put(bytes + 80, super->size_sectors);
+    le32_put(bytes + 88, super->chunk_sectors);
+    le32_put(bytes + 92, super->raid_disks);
+    if (super->ppl_sectors != 0) {
+        le16_put(bytes + 96, (uint16_t)distance(super->ppl_sector, super->super_sector));
+        le16_put(bytes + 98, (uint16_t)super->ppl_sectors);
+    } else if (super->has_bitmap) {
+        le32_put(bytes + 96, distance(super->bitmap_sector, super->super_sector));
+    }
+    le32_put(bytes + 100, (uint32_t)super->reshape.new_level);
+    le64_put(bytes + 104, super->reshape.position_sectors);
+    le32_put(bytes + 112, (uint32_t)super->reshape.delta_disks);
+    le32_put(bytes + 116, super->reshape.new_layout);
+    le32_put(bytes + 120, super->reshape.new_chunk_sectors);
+    le32_put(bytes + 124, (uint32_t)super->new_data_offset_delta);
+    le64_put(bytes + 128, super->data_offset_sectors);
+    le64_put(bytes + 136, super->data_sectors);
+    le64_put(bytes + 144, super->super_sector);
+    if (md_role(super, super->device_number) == MD_ROLE_JOURNAL)
+        le64_put(bytes + 152, super->journal_tail);
+    else if ((super->feature_map & MD_FEATURE_RECOVERY_OFFSET) != 0)
+        le64_put(bytes + 152, super->recovery_offset);
+    le32_put(bytes + 160, super->device_number);
+    le32_put(bytes + 164, super->corrected_reads);
+    memcpy(bytes + 168, super->device_uuid, 16);
+    bytes[184] = (uint8_t)((super->write_mostly ? FLAG_WRITE_MOSTLY : 0) |
+                           (super->failfast ? FLAG_FAILFAST : 0));
+    if (super->bad_blocks_sectors != 0) {
+        bytes[185] = (uint8_t)super->bad_blocks_shift;
+        le16_put(bytes + 186, (uint16_t)super->bad_blocks_sectors);
+        le32_put(bytes + 188, distance(super->bad_blocks_sector, super->super_sector));
+    }
+    le64_put(bytes + 192,
+             super->update_time_s | (uint64_t)super->update_time_us << TIME_SECONDS_BITS);
+    le64_put(bytes + 200, super->events);
+    le64_put(bytes + 208, super->resync_offset);
+    le32_put(bytes + 220, super->role_count);
+    for (uint32_t i = 0; i < super->role_count; i++)
+        le16_put(bytes + ROLES_OFFSET + 2 * i, super->roles[i]);
+    le32_put(bytes + CHECKSUM_OFFSET, checksum(bytes, super->role_count));
 }

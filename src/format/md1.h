@@ -8,4 +8,6 @@
 int md1_decode(enum md_version version, const uint8_t *bytes, uint64_t super_sector,
                uint64_t member_sectors, struct md_super *out, struct braid_error *err);
 
+void md1_encode(const struct md_super *super, uint8_t *bytes);
+
 #endif

@@ -28,6 +28,8 @@ struct command {
     int (*run)(int argc, char **argv);
 };
 
+extern const struct command command_create;
+extern const struct command command_undo;
 extern const struct command command_examine;
 extern const struct command command_detail;
 extern const struct command command_read;

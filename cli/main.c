@@ -10,9 +10,7 @@
 #include "cli/cli.h"
 
 static const struct command *const commands[] = {
-    &command_examine,
-    &command_detail,
-    &command_read,
+    &command_examine, &command_detail, &command_read, &command_create, &command_undo,
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
@@ -40,6 +38,8 @@ int exit_code_of(int error)
     case -EDOM:
         return EXIT_USAGE;
     case -EBUSY:
+    case -EEXIST:
+    case -ESTALE:
         return EXIT_REFUSED;
     default:
         return EXIT_FAILED;
@@ -100,7 +100,7 @@ static void print_help(FILE *out)
         "\n"
         "A MEMBER is PATH (a file or block device), PATH@OFFSET[+LENGTH] (a range of it),\n"
         "PATH#N (partition N of it) or `missing`; \\@ and \\# stand for @ and # in a path.\n"
-        "Members may be named in any order.\n\n"
+        "Members may be named in any order, but for create and --as.\n\n"
         "`braid COMMAND --help` and braid-COMMAND(1) tell more.  `braid --version`.\n\n"
         "exit codes: 0 done, 1 failed, 2 usage, 3 degraded or in doubt and 4 can't start\n"
         "(detail and examine alone), 6 refused for safety, 130 interrupted\n");

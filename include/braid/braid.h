@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* braid/braid.h - software RAID in user space: opening and reading arrays.
+/* braid/braid.h - software RAID in user space: creating, opening and reading arrays.
  *
  *     struct braid_options options;
  *     struct braid_array *array;
@@ -13,7 +13,7 @@
  *     braid_close(array);
  *
  * Functions return 0 or a negative errno; braid/error.h lists what each means.
- * Opening and reading write nothing, anywhere. */
+ * Opening and reading write nothing, anywhere; braid_create() and braid_undo() do. */
 #ifndef BRAID_BRAID_H
 #define BRAID_BRAID_H
 
@@ -114,6 +114,49 @@ BRAID_PUBLIC bool braid_is_member(const struct braid_array *array, const char *p
 
 /* NULL is fine. */
 BRAID_PUBLIC void braid_close(struct braid_array *array);
+
+/* What a new array is to be.  Fill with braid_create_options_init() and change what you need;
+ * level is required. */
+struct braid_create_options {
+    const char *level;         /* "5", "raid5", "linear", ... */
+    const char *layout;        /* md's name; default NULL: left-symmetric, near=2, alternate */
+    uint64_t chunk_bytes;      /* default 0: 512 KiB where the level has chunks */
+    const char *metadata;      /* "1.2" (the default), "1.1", "1.0" or "0.90" */
+    const char *name;          /* at most 32 bytes; default NULL: none */
+    uint64_t size_bytes;       /* used of each member; default 0: as much as the smallest has */
+    const char *const *spares; /* further members */
+    size_t spare_count;
+    /* The members' data areas are known to be all zeros, or their content doesn't matter: the array
+     * counts as in sync.  Default false: they are looked at. */
+    bool zeroed;
+    bool assume_clean;
+    bool force;                 /* overwrite members that carry something */
+    bool dry_run;               /* say what would be written, and write nothing */
+    const char *undo_directory; /* where to keep what is overwritten; default NULL:
+                                 * $XDG_STATE_HOME/braid/undo or ~/.local/state/braid/undo */
+};
+
+BRAID_PUBLIC void braid_create_options_init(struct braid_create_options *options);
+
+/* Make an md array of members, in slot order; "missing" keeps a slot.
+ *
+ * Each member is held alone while this lasts.  What is overwritten is saved first, in a file for
+ * braid_undo().
+ *
+ *   json  set on success to what was made and written, schema braid.create.1, for braid_free()
+ *
+ * Returns 0; -EEXIST when a member carries something (without force); -EBUSY when somebody uses
+ * one; -EINVAL for an array that can't be; others as in braid/error.h.  After a failure before
+ * the first write nothing is changed; after a later one *error names the undo file. */
+BRAID_PUBLIC int braid_create(const char *const *members, size_t count,
+                              const struct braid_create_options *options, char **json,
+                              struct braid_error *error);
+
+/* Put back what a change of metadata overwrote: what stands in an undo file.
+ *
+ * Returns 0 with *json as schema braid.undo.1; -ESTALE, and nothing is changed, when a member has
+ * been changed since (or was undone already); -EBADMSG for a file that isn't an undo file; -EBUSY. */
+BRAID_PUBLIC int braid_undo(const char *path, char **json, struct braid_error *error);
 
 /* A size as the command line takes it: bytes with a binary suffix K M G T P, or s for
  * 512-byte sectors.  Returns 0, -EINVAL or -ERANGE; *bytes is untouched on failure. */

@@ -12,6 +12,7 @@
  *   -ERANGE      outside the volume
  *   -EAGAIN      all slots in use
  *   -EBUSY       somebody else holds a member
+ *   -EEXIST      a member carries something that would be overwritten
  *   -EDOM        a request that cannot be read: a MEMBER, a SPEC, a size, an option
  *   -ENOTBLK     neither a regular file nor a block device
  *   -ENOTUNIQ    more than one answer: ambiguous, duplicate or foreign members

@@ -162,6 +162,27 @@ int shape_set_layout_number(struct shape *shape, uint32_t number)
     return -EINVAL;
 }
 
+uint32_t shape_layout_number(const struct shape *shape)
+{
+    switch (shape->level) {
+    case LEVEL_RAID0:
+        for (uint32_t i = 0; i < ARRAY_COUNT(zone_orders); i++)
+            if (shape->zone_order == zone_orders[i].order)
+                return zone_orders[i].number;
+        break;
+    case LEVEL_RAID5:
+    case LEVEL_RAID6:
+        return parity_layout_number(shape);
+    case LEVEL_RAID10:
+        return mirror_number(shape);
+    case LEVEL_LINEAR:
+    case LEVEL_RAID1:
+    case LEVEL_RAID4:
+        break;
+    }
+    return 0;
+}
+
 void shape_layout_name(const struct shape *shape, char *text, uint32_t bytes)
 {
     const char *name = "";

@@ -168,6 +168,8 @@ int level_parse(const char *text, enum level *out);
  * Return 0, or -EINVAL when this level has no such layout. */
 int shape_set_layout_name(struct shape *shape, const char *name);
 int shape_set_layout_number(struct shape *shape, uint32_t number);
+/* md's number of the layout that a shape has; 0 for levels without. */
+uint32_t shape_layout_number(const struct shape *shape);
 /* The name into text[bytes] ("" for levels without layouts). */
 void shape_layout_name(const struct shape *shape, char *text, uint32_t bytes);
 

@@ -20,8 +20,10 @@ int mirror_init(struct geometry *g, const struct shape *shape, struct braid_erro
 int parity_layout_from_name(struct shape *shape, const char *name);
 int parity_layout_from_number(struct shape *shape, uint32_t number);
 const char *parity_layout_name(const struct shape *shape);
+uint32_t parity_layout_number(const struct shape *shape);
 int mirror_from_name(struct shape *shape, const char *name);
 int mirror_from_number(struct shape *shape, uint32_t number);
+uint32_t mirror_number(const struct shape *shape);
 void mirror_name(const struct shape *shape, char *text, uint32_t bytes);
 
 #endif

@@ -98,6 +98,17 @@ int mirror_from_name(struct shape *shape, const char *name)
     return -EINVAL;
 }
 
+uint32_t mirror_number(const struct shape *shape)
+{
+    const struct mirror_layout *m = &shape->mirror;
+    uint32_t far_sets = FAR_SETS_NONE;
+
+    if (m->far_set_slots != shape->slot_count)
+        far_sets =
+            m->far_set_slots == m->far_copies * m->near_copies ? FAR_SETS_IMPROVED : FAR_SETS_EARLY;
+    return m->near_copies | m->far_copies << 8 | (uint32_t)m->far_offset << 16 | far_sets << 17;
+}
+
 void mirror_name(const struct shape *shape, char *text, uint32_t bytes)
 {
     const struct mirror_layout *m = &shape->mirror;

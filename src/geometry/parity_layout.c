@@ -128,7 +128,7 @@ int parity_layout_from_number(struct shape *shape, uint32_t number)
     return -EINVAL;
 }
 
-const char *parity_layout_name(const struct shape *shape)
+static const struct named_layout *find_layout(const struct shape *shape)
 {
     uint32_t count;
     const struct named_layout *layouts = layouts_of(shape->level, &count);
@@ -138,9 +138,24 @@ const char *parity_layout_name(const struct shape *shape)
         const struct parity_layout *b = &shape->parity;
         if (a->rotation == b->rotation && a->rotation_start == b->rotation_start &&
             a->order == b->order && a->q_place == b->q_place && a->q_order == b->q_order)
-            return layouts[i].name;
+            return &layouts[i];
     }
-    return "";
+    return NULL;
+}
+
+const char *parity_layout_name(const struct shape *shape)
+{
+    const struct named_layout *layout = find_layout(shape);
+
+    return layout != NULL ? layout->name : "";
+}
+
+uint32_t parity_layout_number(const struct shape *shape)
+{
+    const struct named_layout *layout = find_layout(shape);
+
+    assert(layout != NULL); /* every way to set one goes through the table */
+    return layout->number;
 }
 
 int parity_layout_init(struct geometry *g, const struct shape *shape, struct braid_error *err)

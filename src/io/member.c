@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* member.c - opening members, for reading. */
+/* member.c - opening members, and waiting for small reads and writes: of metadata. */
 #include "io/member.h"
 
 #include <errno.h>
@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "util/checked.h"
+#include "util/compiler.h"
 #include "util/error.h"
 
 static const char *kind_name(mode_t mode)
@@ -101,7 +102,42 @@ static int choose_partition(struct member *member, uint32_t number, struct braid
     return result;
 }
 
-static int open_spec(const char *name, const struct member_spec *spec, bool shared,
+/* How a member is to be held. */
+enum hold {
+    HOLD_NOT,       /* read, whoever writes */
+    HOLD_SHARED,    /* read, and keep writers out */
+    HOLD_EXCLUSIVE, /* write */
+};
+
+static int lock_member(const struct member *member, enum hold hold, uint32_t partition,
+                       struct braid_error *err)
+{
+    switch (hold) {
+    case HOLD_NOT:
+        return 0;
+    case HOLD_SHARED:
+        return member_lock_shared(member, partition, err);
+    case HOLD_EXCLUSIVE:
+        return member_lock_exclusive(member, partition, err);
+    }
+    return 0;
+}
+
+/* Open the file.  A whole block device for writing is claimed with O_EXCL, which means nothing for
+ * files that exist; a partition inside one can't be claimed that way. */
+static int open_fd(const char *path, enum hold hold, uint32_t partition)
+{
+    struct stat status;
+    int flags = O_CLOEXEC | O_NONBLOCK; /* a FIFO named by mistake must not make us wait */
+
+    flags |= hold == HOLD_EXCLUSIVE ? O_RDWR : O_RDONLY;
+    if (hold == HOLD_EXCLUSIVE && partition == 0 && stat(path, &status) == 0 &&
+        S_ISBLK(status.st_mode))
+        flags |= O_EXCL;
+    return open(path, flags);
+}
+
+static int open_spec(const char *name, const struct member_spec *spec, enum hold hold,
                      struct member **out, struct braid_error *err)
 {
     struct member *member = calloc(1, sizeof *member);
@@ -110,22 +146,23 @@ static int open_spec(const char *name, const struct member_spec *spec, bool shar
     if (member == NULL)
         return error_set(err, -ENOMEM, "no memory");
     member->name = strdup(name);
-    /* O_NONBLOCK: a FIFO named by mistake must not make us wait; files and disks ignore it. */
-    member->fd = open(spec->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    member->fd = open_fd(spec->path, hold, spec->partition);
+    member->writable = hold == HOLD_EXCLUSIVE;
     if (member->name == NULL) {
         result = error_set(err, -ENOMEM, "no memory");
         goto fail;
     }
     if (member->fd < 0) {
-        result = error_set(err, -errno, "cannot be opened: %s", strerror(errno));
+        result = error_set(err, -errno, "cannot be opened%s: %s",
+                           member->writable ? " for writing" : "", strerror(errno));
         goto fail;
     }
     result = measure(member, err);
     if (result == 0)
         result = spec->partition != 0 ? choose_partition(member, spec->partition, err)
                                       : choose_range(member, spec, err);
-    if (result == 0 && !shared)
-        result = member_lock_shared(member, spec->partition, err);
+    if (result == 0)
+        result = lock_member(member, hold, spec->partition, err);
     if (result < 0)
         goto fail;
     member->whole = !spec->has_range && spec->partition == 0;
@@ -138,7 +175,7 @@ fail:
     return result;
 }
 
-int member_open(const char *text, bool shared, struct member **out, struct braid_error *err)
+static int open_text(const char *text, enum hold hold, struct member **out, struct braid_error *err)
 {
     struct member_spec spec;
 
@@ -147,7 +184,17 @@ int member_open(const char *text, bool shared, struct member **out, struct braid
         return result;
     if (spec.missing)
         return error_set(err, -EINVAL, "`missing` is no member that could be opened");
-    return open_spec(text, &spec, shared, out, err);
+    return open_spec(text, &spec, hold, out, err);
+}
+
+int member_open(const char *text, bool shared, struct member **out, struct braid_error *err)
+{
+    return open_text(text, shared ? HOLD_NOT : HOLD_SHARED, out, err);
+}
+
+int member_open_writable(const char *text, struct member **out, struct braid_error *err)
+{
+    return open_text(text, HOLD_EXCLUSIVE, out, err);
 }
 
 int member_open_partition(const struct member *disk, uint32_t partition, bool shared,
@@ -161,7 +208,7 @@ int member_open_partition(const struct member *disk, uint32_t partition, bool sh
         return result;
     spec.partition = partition;
     (void)snprintf(name, sizeof name, "%s#%u", disk->name, partition);
-    return open_spec(name, &spec, shared, out, err);
+    return open_spec(name, &spec, shared ? HOLD_NOT : HOLD_SHARED, out, err);
 }
 
 void member_close(struct member *member)
@@ -193,4 +240,67 @@ int member_read(const struct member *member, void *buffer, uint64_t bytes, uint6
         bytes -= (uint64_t)got;
     }
     return 0;
+}
+
+int member_write(const struct member *member, const void *buffer, uint64_t bytes, uint64_t offset)
+{
+    const uint8_t *p = buffer;
+
+    if (!checked_inside(offset, bytes, member->length_bytes))
+        return -ENXIO; /* a write never extends a member */
+    while (bytes > 0) {
+        const ssize_t put = pwrite(member->fd, p, bytes, (off_t)(member->offset_bytes + offset));
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return put < 0 ? -errno : -EIO;
+        p += put;
+        offset += (uint64_t)put;
+        bytes -= (uint64_t)put;
+    }
+    return 0;
+}
+
+int member_sync(const struct member *member)
+{
+    return fsync(member->fd) < 0 ? -errno : 0;
+}
+
+/* Where the next bytes that are no hole start, from `offset` of the member on. */
+static int next_data(const struct member *member, uint64_t offset, uint64_t *data)
+{
+    const off_t place = lseek(member->fd, (off_t)(member->offset_bytes + offset), SEEK_DATA);
+
+    if (place >= 0)
+        *data = (uint64_t)place - member->offset_bytes;
+    else if (errno == ENXIO)
+        *data = UINT64_MAX; /* nothing but a hole */
+    else
+        *data = offset; /* a device, or a file system without holes */
+    return 0;
+}
+
+int member_find_nonzero(const struct member *member, uint64_t offset, uint64_t bytes,
+                        uint64_t *found)
+{
+    enum { PIECE_BYTES = 1 << 20 };
+    const uint64_t end = offset + bytes;
+    uint8_t *buffer = malloc(PIECE_BYTES);
+    int result = buffer == NULL ? -ENOMEM : 0;
+
+    *found = UINT64_MAX;
+    while (result == 0 && offset < end && *found == UINT64_MAX) {
+        uint64_t data;
+        result = next_data(member, offset, &data);
+        if (result < 0 || data >= end)
+            break;
+        const uint64_t piece = MIN(end - data, (uint64_t)PIECE_BYTES);
+        result = member_read(member, buffer, piece, data);
+        for (uint64_t i = 0; result == 0 && i < piece && *found == UINT64_MAX; i++)
+            if (buffer[i] != 0)
+                *found = data + i;
+        offset = data + piece;
+    }
+    free(buffer);
+    return result;
 }

@@ -32,7 +32,8 @@ int member_spec_parse(const char *text, struct member_spec *out, struct braid_er
 /* An open member: bytes [offset_bytes, offset_bytes + length_bytes) of fd. */
 struct member {
     char *name; /* as the user would name it, for messages */
-    int fd;     /* read-only */
+    int fd;     /* read-only, or both, as it was opened */
+    bool writable;
     uint64_t offset_bytes;
     uint64_t length_bytes;
     uint64_t device_bytes; /* of the whole file or device */
@@ -42,6 +43,8 @@ struct member {
     dev_t device;
     ino_t inode;
 };
+
+#define MEMBER_SIGNATURE_BYTES 200
 
 /* Open a member for reading and take the reader's lock on its range (D9).
  *
@@ -54,6 +57,11 @@ struct member {
  * A spec `missing` is -EINVAL here. */
 int member_open(const char *text, bool shared, struct member **out, struct braid_error *err);
 
+/* Open a member for reading and writing, and hold it alone (D9): an OFD write lock on its range of
+ * a file, O_EXCL on a block device, which keeps mounts and the kernel's md out as well.
+ * Arguments and errors as for member_open(); -EBUSY also when somebody reads it. */
+int member_open_writable(const char *text, struct member **out, struct braid_error *err);
+
 /* The partition of an already open whole member, as a member of its own. */
 int member_open_partition(const struct member *disk, uint32_t partition, bool shared,
                           struct member **out, struct braid_error *err);
@@ -63,6 +71,21 @@ void member_close(struct member *member);
 /* Read exactly `bytes` at `offset` of the member, waiting for it: for metadata.
  * Returns 0, -ENXIO past the member's end, or a negative errno. */
 int member_read(const struct member *member, void *buffer, uint64_t bytes, uint64_t offset);
+
+/* Write exactly `bytes` at `offset`, which lie inside the member; durable after member_sync().
+ * Both return 0 or a negative errno. */
+int member_write(const struct member *member, const void *buffer, uint64_t bytes, uint64_t offset);
+int member_sync(const struct member *member);
+
+/* What libblkid finds on the member that would be overwritten: a file system, a partition table,
+ * RAID metadata.  Fills `what` ("ext4 file system, label data") and returns 1; 0 if there is
+ * nothing; or a negative errno. */
+int member_signature(const struct member *member, char what[MEMBER_SIGNATURE_BYTES]);
+
+/* The first byte of [offset, offset + bytes) that isn't zero, or UINT64_MAX; holes are skipped.
+ * Returns 0 or a negative errno. */
+int member_find_nonzero(const struct member *member, uint64_t offset, uint64_t bytes,
+                        uint64_t *found);
 
 struct partition {
     uint32_t number;
@@ -78,7 +101,8 @@ struct partition {
 int partitions_list(int fd, uint64_t offset_bytes, uint64_t length_bytes,
                     struct partition out[PARTITIONS_MAX]);
 
-/* member_lock.c: the reader's half of D9.  Returns 0 or -EBUSY with *err. */
+/* member_lock.c: the two halves of D9.  Return 0 or -EBUSY with *err. */
 int member_lock_shared(const struct member *member, uint32_t partition, struct braid_error *err);
+int member_lock_exclusive(const struct member *member, uint32_t partition, struct braid_error *err);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* member_lock.c - readers keep out of the way of writers, and say who the writer is (D9).
+/* member_lock.c - one writer or many readers, and who is in the way (D9).
  *
  * A file: a shared OFD lock on the member's range, so that two partitions of one disk
  * don't get in each other's way.  OFD, since POSIX locks are lost at a fork and at any
@@ -23,9 +23,11 @@ enum { HOLDER_BYTES = 300 };
 
 #define SHARED_ADVICE                                                                              \
     "reading while somebody writes can give a mixture; say --shared to do it anyway"
+#define WRITE_ADVICE "nothing was written"
 
-/* Whether the descriptor described by that fdinfo file holds a write lock on the inode. */
-static bool fdinfo_has_write_lock(const char *path, dev_t device, ino_t inode)
+/* Whether the descriptor described by that fdinfo file holds such a lock on the inode: " WRITE ", or
+ * any for " ". */
+static bool fdinfo_has_lock(const char *path, const char *kind, dev_t device, ino_t inode)
 {
     FILE *file = fopen(path, "re");
     char line[256];
@@ -37,13 +39,13 @@ static bool fdinfo_has_write_lock(const char *path, dev_t device, ino_t inode)
     (void)snprintf(wanted, sizeof wanted, " %02x:%02x:%llu ", major(device), minor(device),
                    (unsigned long long)inode);
     while (!found && fgets(line, sizeof line, file) != NULL)
-        found = strncmp(line, "lock:", 5) == 0 && strstr(line, " WRITE ") != NULL &&
+        found = strncmp(line, "lock:", 5) == 0 && strstr(line, kind) != NULL &&
                 strstr(line, wanted) != NULL;
     (void)fclose(file);
     return found;
 }
 
-static bool process_holds(const char *pid, dev_t device, ino_t inode)
+static bool process_holds(const char *pid, const char *kind, dev_t device, ino_t inode)
 {
     char path[PATH_MAX];
     bool found = false;
@@ -57,7 +59,7 @@ static bool process_holds(const char *pid, dev_t device, ino_t inode)
         if (!isdigit((unsigned char)entry->d_name[0]))
             continue;
         (void)snprintf(path, sizeof path, "/proc/%s/fdinfo/%s", pid, entry->d_name);
-        found = fdinfo_has_write_lock(path, device, inode);
+        found = fdinfo_has_lock(path, kind, device, inode);
     }
     (void)closedir(directory);
     return found;
@@ -78,7 +80,7 @@ static void process_name(const char *pid, char *name, size_t bytes)
 }
 
 /* "process 4711 (nbdkit)", or "another process" when /proc doesn't tell us. */
-static void lock_holder(dev_t device, ino_t inode, char holder[HOLDER_BYTES])
+static void lock_holder(const char *kind, dev_t device, ino_t inode, char holder[HOLDER_BYTES])
 {
     DIR *directory = opendir("/proc");
     const struct dirent *entry;
@@ -87,7 +89,7 @@ static void lock_holder(dev_t device, ino_t inode, char holder[HOLDER_BYTES])
     while (directory != NULL && (entry = readdir(directory)) != NULL) {
         char name[64];
         if (!isdigit((unsigned char)entry->d_name[0]) ||
-            !process_holds(entry->d_name, device, inode))
+            !process_holds(entry->d_name, kind, device, inode))
             continue;
         process_name(entry->d_name, name, sizeof name);
         (void)snprintf(holder, HOLDER_BYTES, "process %.20s (%s)", entry->d_name, name);
@@ -97,10 +99,10 @@ static void lock_holder(dev_t device, ino_t inode, char holder[HOLDER_BYTES])
         (void)closedir(directory);
 }
 
-static int lock_range(const struct member *member, struct braid_error *err)
+static int lock_range(const struct member *member, bool exclusive, struct braid_error *err)
 {
     struct flock lock = {
-        .l_type = F_RDLCK,
+        .l_type = exclusive ? F_WRLCK : F_RDLCK,
         .l_whence = SEEK_SET,
         .l_start = (off_t)member->offset_bytes,
         .l_len = (off_t)member->length_bytes,
@@ -109,9 +111,14 @@ static int lock_range(const struct member *member, struct braid_error *err)
 
     if (fcntl(member->fd, F_OFD_SETLK, &lock) == 0)
         return 0;
-    if (errno != EAGAIN && errno != EACCES)
-        return 0; /* a file system without locks has no writers that could be asked either */
-    lock_holder(member->device, member->inode, holder);
+    if (errno != EAGAIN && errno != EACCES) {
+        if (!exclusive)
+            return 0; /* a file system without locks has no writers that could be asked either */
+        return error_set(err, -errno, "cannot be locked: %s; %s", strerror(errno), WRITE_ADVICE);
+    }
+    lock_holder(exclusive ? " " : " WRITE ", member->device, member->inode, holder);
+    if (exclusive)
+        return error_set(err, -EBUSY, "%s uses it; %s", holder, WRITE_ADVICE);
     return error_set(err, -EBUSY, "%s holds it for writing; %s", holder, SHARED_ADVICE);
 }
 
@@ -210,7 +217,8 @@ static bool device_claimed(const struct member *member)
     return errno == EBUSY;
 }
 
-static int check_device(const struct member *member, uint32_t partition, struct braid_error *err)
+static int check_device(const struct member *member, uint32_t partition, const char *advice,
+                        struct braid_error *err)
 {
     char holder[HOLDER_BYTES] = "another program (O_EXCL)";
     struct stat status;
@@ -225,15 +233,26 @@ static int check_device(const struct member *member, uint32_t partition, struct 
     const bool named = kernel_holder(device, holder) || mount_holder(device, holder);
     if (partition != 0 && !named)
         return 0;
-    return error_set(err, -EBUSY, "%s holds it; %s", holder, SHARED_ADVICE);
+    return error_set(err, -EBUSY, "%s holds it; %s", holder, advice);
 }
 
 int member_lock_shared(const struct member *member, uint32_t partition, struct braid_error *err)
 {
     if (member->block_device) {
-        const int result = check_device(member, partition, err);
+        const int result = check_device(member, partition, SHARED_ADVICE, err);
         if (result < 0)
             return result;
     }
-    return lock_range(member, err);
+    return lock_range(member, false, err);
+}
+
+int member_lock_exclusive(const struct member *member, uint32_t partition, struct braid_error *err)
+{
+    /* A whole device was opened with O_EXCL; of a partition's device only the disk was. */
+    if (member->block_device && partition != 0) {
+        const int result = check_device(member, partition, WRITE_ADVICE, err);
+        if (result < 0)
+            return result;
+    }
+    return lock_range(member, true, err);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* partitions.c - the partition table inside a member, through libblkid. */
+/* partitions.c - what libblkid knows of a member: its partition table, and any signature. */
 #include <blkid/blkid.h>
 #include <errno.h>
 #include <stdio.h>
@@ -60,4 +60,44 @@ int partitions_list(int fd, uint64_t offset_bytes, uint64_t length_bytes,
             return count;
     }
     return 0;
+}
+
+static const char *value_of(blkid_probe probe, const char *name)
+{
+    const char *value = NULL;
+
+    return blkid_probe_lookup_value(probe, name, &value, NULL) == 0 ? value : NULL;
+}
+
+int member_signature(const struct member *member, char what[MEMBER_SIGNATURE_BYTES])
+{
+    blkid_probe probe = blkid_new_probe();
+    int found = 0;
+
+    if (probe == NULL)
+        return -ENOMEM;
+    if (blkid_probe_set_device(probe, member->fd, (blkid_loff_t)member->offset_bytes,
+                               (blkid_loff_t)member->length_bytes) != 0) {
+        blkid_free_probe(probe);
+        return -EIO;
+    }
+    (void)blkid_probe_enable_superblocks(probe, 1);
+    (void)blkid_probe_set_superblocks_flags(probe, BLKID_SUBLKS_TYPE | BLKID_SUBLKS_USAGE |
+                                                       BLKID_SUBLKS_LABEL);
+    (void)blkid_probe_enable_partitions(probe, 1);
+    /* Each step finds one signature; the first is enough. */
+    if (blkid_do_probe(probe) == 0) {
+        const char *type = value_of(probe, "TYPE");
+        const char *table = value_of(probe, "PTTYPE");
+        const char *label = value_of(probe, "LABEL");
+        (void)snprintf(what, MEMBER_SIGNATURE_BYTES, "%s%s%s%s",
+                       type != NULL    ? type
+                       : table != NULL ? table
+                                       : "unknown signature",
+                       type != NULL ? "" : " partition table", label != NULL ? ", label " : "",
+                       label != NULL ? label : "");
+        found = 1;
+    }
+    blkid_free_probe(probe);
+    return found;
 }

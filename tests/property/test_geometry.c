@@ -105,6 +105,8 @@ static void check_parity_level(enum level level, const uint32_t *numbers, uint32
                     .member_sectors = stripes * chunks[c] + (chunks[c] - 1),
                 };
                 CHECK_EQ(shape_set_layout_number(&shape, numbers[n]), 0);
+                if (level != LEVEL_RAID4)
+                    CHECK_EQ(shape_layout_number(&shape), numbers[n]);
                 CHECK_EQ(geometry_init(&g, &shape, NULL), 0);
                 CHECK_EQ(g.volume_sectors, stripes * chunks[c] * (slots - parity_count));
                 CHECK_EQ(geometry_redundancy(&g), parity_count);
@@ -590,6 +592,12 @@ TEST(names)
     CHECK_EQ(shape_set_layout_name(&shape, "near=2"), 0);
     shape_layout_name(&shape, name, sizeof name);
     CHECK_STR(name, "near=2");
+    CHECK_EQ(shape_set_layout_number(&shape, 0x202), 0);
+    CHECK_EQ(shape_layout_number(&shape), 0x202);
+    CHECK_EQ(shape_set_layout_number(&shape, 0x10301), 0);
+    CHECK_EQ(shape_layout_number(&shape), 0x10301);
+    CHECK_EQ(shape_set_layout_number(&shape, 0x40201), 0);
+    CHECK_EQ(shape_layout_number(&shape), 0x40201);
     CHECK_EQ(shape_set_layout_number(&shape, 0x202), 0);
     shape_layout_name(&shape, name, sizeof name);
     CHECK_STR(name, "near=2, far=2");

@@ -14,6 +14,8 @@ BUILD = os.environ["BRAID_BUILD"]
 
 EXPORTED = [
     "braid_close",
+    "braid_create",
+    "braid_create_options_init",
     "braid_detail",
     "braid_examine",
     "braid_free",
@@ -23,6 +25,7 @@ EXPORTED = [
     "braid_parse_size",
     "braid_read",
     "braid_size",
+    "braid_undo",
     "braid_version",
 ]
 

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What `braid create` makes, the real kernel takes for its own.
+
+Every level, layout and metadata version: braid makes the array, its data areas are then filled
+with random bytes, and the kernel, without a word of complaint, has to read from them what braid
+reads.  Some arrays the kernel also starts for writing, with spares and with a resync due: what
+it wrote there, braid reads back."""
+import hashlib
+import json
+import os
+import re
+
+import golden
+import guest
+import runner
+import tap
+
+SECTOR = 512
+MEMBER_BYTES = 3 << 20
+
+LEVELS = [
+    ("linear", None, 3), ("0", "original", 3), ("0", "alternate", 3), ("1", None, 3),
+    ("4", None, 3),
+    *[("5", layout, 4) for layout in (
+        "left-asymmetric", "right-asymmetric", "left-symmetric", "right-symmetric",
+        "parity-first", "parity-last")],
+    *[("6", layout, 5) for layout in (
+        "left-asymmetric", "right-asymmetric", "left-symmetric", "right-symmetric",
+        "parity-first", "parity-last", "ddf-zero-restart", "ddf-N-restart", "ddf-N-continue",
+        "left-asymmetric-6", "right-asymmetric-6", "left-symmetric-6", "right-symmetric-6",
+        "parity-first-6")],
+    *[("10", layout, 4) for layout in ("n2", "n3", "f2", "o2", "f3")],
+    ("10", "n2", 3), ("10", "f2", 5),
+]
+
+rng = runner.rng("create")
+
+
+def create(folder, name, *options, count, sizes=None):
+    """Members of their own, and an array on them; returns their paths and braid's report."""
+    members = []
+    for number in range(count):
+        path = os.path.join(folder, f"{name}-{number}")
+        with open(path, "xb") as file:
+            file.truncate(sizes[number] if sizes else MEMBER_BYTES)
+        members.append(path)
+    result = runner.braid("create", "--json", "--undo-dir", os.path.join(folder, "undo"),
+                          *options, *members)
+    tap.equal(result.code, 0, str(result))
+    return members, json.loads(result.out)
+
+
+def fill(members, report):
+    """Random bytes wherever the array keeps something.  Copies have to be equal, since the kernel
+    may read any: in RAID 1 the members are, in RAID 10 (whose mapping test_kernel pins) all
+    4 KiB are."""
+    level = report["level"]
+    common = rng.randbytes(MEMBER_BYTES)
+    if level == "raid10":
+        common = rng.randbytes(4096) * (MEMBER_BYTES // 4096)
+    for path, member in zip(members, report["members"]):
+        start = member["data_offset_bytes"]
+        end = start + report["component_bytes"]
+        if level in ("linear", "raid0"):
+            end = os.path.getsize(path) - (0 if start else 128 << 10)
+        data = common if level in ("raid1", "raid10") else rng.randbytes(MEMBER_BYTES)
+        with open(path, "r+b") as file:
+            file.seek(start)
+            file.write(data[: max(0, end - start)])
+
+
+def read(members, *options):
+    shuffled = list(members)
+    rng.shuffle(shuffled)
+    result = runner.braid("read", "--quiet", *options, *shuffled)
+    tap.equal(result.code, 0, str(result))
+    return result.out
+
+
+def shapes():
+    for level, layout, count in LEVELS:
+        for metadata in ("1.2", "1.1", "1.0", "0.90"):
+            if metadata == "0.90" and level == "0":
+                continue
+            yield level, layout, count, metadata
+
+
+def kernel_reads(folder):
+    """All shapes in one boot, read-only."""
+    made = []
+    with guest.Batch(folder) as batch:
+        for number, (level, layout, count, metadata) in enumerate(shapes()):
+            options = ["--level", level, "--metadata", metadata]
+            if layout:
+                options += ["--layout", layout]
+            if level not in ("linear", "1"):
+                options += ["--chunk", rng.choice(["4K", "16K", "64K"])]
+            sizes = [MEMBER_BYTES + 65536 * rng.randrange(8) for _ in range(count)]
+            members, report = create(folder, f"a{number}", *options, count=count, sizes=sizes)
+            fill(members, report)
+            numbers = []
+            for path in members:
+                with open(path, "rb") as file:
+                    numbers.append(batch.add_member(file.read()))
+            label = f"{level} {layout or ''} on {count}, {metadata}"
+            made.append((label, members, report, batch.add_array(metadata, numbers)))
+        batch.start()
+        ours = [read(members) for _, members, _, _ in made]
+        answers = batch.finish()
+        for (label, _, report, array), mine in zip(made, ours):
+            with tap.case(f"made by braid, read by the kernel: {label}"):
+                answer = answers[array]
+                tap.equal(answer.status, "read", f"{answer.detail} {answer.log}")
+                tap.equal(len(answer.data), report["array_bytes"], "array size")
+                tap.equal(len(mine), report["array_bytes"], "what braid reads")
+                tap.equal(hashlib.sha256(mine).hexdigest(),
+                          hashlib.sha256(answer.data).hexdigest(), "contents")
+
+
+# The kernel starts each array for writing, waits for what it finds to do, and writes.
+WRITE = """
+modprobe raid0; modprobe raid1; modprobe raid10; modprobe raid456
+echo 500000 > /proc/sys/dev/raid/speed_limit_min
+for group in GROUPS; do
+    name=${group%%:*}
+    devices=$(echo "${group#*:}" | tr , ' ')
+    mdadm -q --assemble --run /dev/md0 $devices || { echo "$name refused"; continue; }
+    mdadm -q --wait /dev/md0
+    dd if=/in/data of=/dev/md0 bs=64k conv=fsync 2> /dev/null
+    echo "$name sha256 $(sha256sum < /dev/md0 | cut -d' ' -f1)"
+    echo "$name state $(cat /sys/block/md0/md/array_state) $(cat /sys/block/md0/md/degraded 2> /dev/null)"
+    mdadm -q --stop /dev/md0
+done
+"""
+
+WRITTEN = [
+    ("raid1", ["--level", "1"], 2, []),
+    ("raid5", ["--level", "5", "--chunk", "64K"], 3, []),
+    ("raid5dirty", ["--level", "5", "--chunk", "64K"], 3, ["dirty"]),
+    ("raid6", ["--level", "6", "--chunk", "16K", "--metadata", "1.0"], 4, ["dirty"]),
+    ("raid10", ["--level", "10", "--chunk", "64K", "--layout", "f2"], 4, ["dirty"]),
+    ("raid4", ["--level", "4", "--chunk", "64K", "--metadata", "0.90"], 3, []),
+    ("raid5spare", ["--level", "5", "--chunk", "64K"], 3, ["spare"]),
+]
+
+
+def kernel_writes(folder):
+    groups = []
+    disks = []
+    data = os.path.join(folder, "data")
+    with open(data, "wb") as file:
+        file.write(rng.randbytes(1 << 20))
+    arrays = []
+    for name, options, count, traits in WRITTEN:
+        members = []
+        for number in range(count + ("spare" in traits)):
+            path = os.path.join(folder, f"{name}{number}")
+            with open(path, "xb") as file:
+                file.truncate(MEMBER_BYTES)
+                if "dirty" in traits:
+                    file.write(rng.randbytes(MEMBER_BYTES))
+            members.append(path)
+        spare = ["--spare", members.pop()] if "spare" in traits else []
+        result = runner.braid("create", "--json", "--undo-dir", os.path.join(folder, "undo"),
+                              *options, *spare, *members)
+        tap.equal(result.code, 0, str(result))
+        tap.equal(json.loads(result.out)["clean"], "dirty" not in traits, f"{name} in sync")
+        everything = members + spare[1:]
+        devices = [f"/dev/vd{chr(ord('a') + len(disks) + i)}" for i in range(len(everything))]
+        disks += everything
+        groups.append(f"{name}:{','.join(devices)}")
+        arrays.append((name, everything))
+    command = WRITE.replace("GROUPS", " ".join(groups))
+    run = runner.run(guest.FOLDER / "run-in-guest.sh", "-i", data, *disks, "--", command)
+    output = run.out.decode()
+    for name, members in arrays:
+        with tap.case(f"made by braid, started and written by the kernel: {name}"):
+            found = re.search(rf"^{name} sha256 (\w+)$", output, re.M)
+            tap.equal(bool(found), True, output + run.err[-2000:])
+            state = re.search(rf"^{name} state (\S+) ?(\d*)$", output, re.M)
+            tap.equal(state.group(2) or "0", "0", "degraded")
+            mine = read(members)
+            tap.equal(hashlib.sha256(mine).hexdigest(), found.group(1), "contents")
+            detail = json.loads(runner.braid("detail", "--json", *members).out)
+            tap.equal((detail["state"], detail["degraded"]), ("clean", 0), "what braid says of it")
+
+
+def main():
+    with tap.case("the guest with the kernel's md is there"):
+        guest.need()
+    with golden.folder() as folder:
+        kernel_reads(folder)
+    with golden.folder() as folder:
+        kernel_writes(folder)
+    tap.done()
+
+
+main()

@@ -28,6 +28,9 @@ struct command {
     int (*run)(int argc, char **argv);
 };
 
+extern const struct command command_add;
+extern const struct command command_fail;
+extern const struct command command_remove;
 extern const struct command command_create;
 extern const struct command command_undo;
 extern const struct command command_examine;

@@ -10,7 +10,8 @@
 #include "cli/cli.h"
 
 static const struct command *const commands[] = {
-    &command_examine, &command_detail, &command_read, &command_create, &command_undo,
+    &command_examine, &command_detail, &command_read,   &command_create,
+    &command_add,     &command_fail,   &command_remove, &command_undo,
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };

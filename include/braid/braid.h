@@ -152,6 +152,34 @@ BRAID_PUBLIC int braid_create(const char *const *members, size_t count,
                               const struct braid_create_options *options, char **json,
                               struct braid_error *error);
 
+/* A change of who is in an array that nobody uses. */
+enum braid_change {
+    BRAID_ADD,    /* `member` joins as a spare */
+    BRAID_FAIL,   /* `member`, or "slot=N", is failed: it isn't used any more */
+    BRAID_REMOVE, /* `member`, a spare or a failed one, leaves; a spare's superblock is cleared */
+};
+
+struct braid_change_options {
+    enum braid_change change;
+    const char *member;         /* as above; for BRAID_FAIL and BRAID_REMOVE one of the array's */
+    bool force;                 /* BRAID_ADD: overwrite what the new member carries */
+    bool dry_run;               /* say what would be written, and write nothing */
+    const char *undo_directory; /* as for braid_create() */
+};
+
+/* Change the metadata of an array at rest.
+ *
+ *   members  of the array, in any order: all that are to know of the change
+ *   json     set on success, schema braid.change.1, for braid_free()
+ *
+ * All members that are written are held alone, and have to be as they were when they were looked
+ * at.  Returns 0; -EINVAL for what would leave the array unable to start, or makes no sense;
+ * -EOPNOTSUPP for arrays that this version doesn't write (with a bitmap, PPL, journal, in a
+ * reshape); others as for braid_create(). */
+BRAID_PUBLIC int braid_change(const char *const *members, size_t count,
+                              const struct braid_change_options *options, char **json,
+                              struct braid_error *error);
+
 /* Put back what a change of metadata overwrote: what stands in an undo file.
  *
  * Returns 0 with *json as schema braid.undo.1; -ESTALE, and nothing is changed, when a member has

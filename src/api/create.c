@@ -313,7 +313,7 @@ static int plan_writes(struct creation *creation, struct braid_error *err)
     uint8_t bytes[MD_SUPER_BYTES];
 
     for (uint32_t i = 0; i < creation->count; i++) {
-        static struct md_super decoded;
+        struct md_super decoded;
         const struct md_super *super = &creation->supers[i];
         const struct member *member = creation->members[i];
         if (member == NULL)
@@ -422,15 +422,8 @@ static int create(struct creation *creation, const char *const *members, size_t 
         result = plan_writes(creation, err);
     if (result == 0)
         result = change_prepare(&creation->change, err);
-    if (result == 0 && !creation->options->dry_run) {
+    if (result == 0 && !creation->options->dry_run)
         result = change_apply(&creation->change, creation->options->undo_directory, err);
-        if (result < 0 && creation->change.undo_path != NULL && err != NULL) {
-            char text[BRAID_ERROR_BYTES];
-            memcpy(text, err->text, sizeof text);
-            (void)error_set(err, result, "%.600s; put back what was there with: braid undo %.300s",
-                            text, creation->change.undo_path);
-        }
-    }
     if (result == 0)
         result = facts_dump(report(creation, g), json, err);
     free(g);

@@ -336,6 +336,12 @@ int change_apply(struct change *change, const char *directory, struct braid_erro
     result = write_all(change, false, err);
     if (result == 0)
         result = verify(change, err);
+    if (result < 0 && err != NULL) {
+        char text[BRAID_ERROR_BYTES];
+        memcpy(text, err->text, sizeof text);
+        (void)error_set(err, result, "%.600s; put back what was there with: braid undo %.300s",
+                        text, change->undo_path);
+    }
     return result;
 }
 

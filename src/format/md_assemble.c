@@ -46,11 +46,12 @@ static bool same_array(const struct md_super *a, const struct md_super *b)
     return memcmp(a->array_uuid, b->array_uuid, sizeof a->array_uuid) == 0;
 }
 
-/* 0.90 has no device UUIDs; there the number within the array has to serve. */
+/* 0.90 has no device UUIDs; there the number within the array has to serve.  A spare that takes a
+ * failed member's place takes its number too: so it is the same only with the same events. */
 static bool same_device(const struct md_super *a, const struct md_super *b)
 {
     if (a->version == MD_VERSION_0_90 || b->version == MD_VERSION_0_90)
-        return a->device_number == b->device_number;
+        return a->device_number == b->device_number && a->events == b->events;
     return memcmp(a->device_uuid, b->device_uuid, sizeof a->device_uuid) == 0;
 }
 

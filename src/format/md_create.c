@@ -154,6 +154,9 @@ static void set_disks_v0(const struct md_create *request, const struct md_create
     v0->minor_version = 90;
     v0->patch_version = V0_PATCH_VERSION;
     v0->state = request->clean ? MD_V0_STATE_CLEAN : 0;
+    super->role_count = MD_V0_DISKS;
+    for (uint32_t i = 0; i < MD_V0_DISKS; i++)
+        super->roles[i] = MD_ROLE_SPARE;
     for (uint32_t i = 0; i < count; i++) {
         struct md_v0_disk *disk = &v0->disks[i];
         const bool there = members[i].member_sectors != 0;
@@ -163,6 +166,8 @@ static void set_disks_v0(const struct md_create *request, const struct md_create
             disk->state = MD_V0_DISK_FAULTY | MD_V0_DISK_REMOVED;
         else if (!spare)
             disk->state = MD_V0_DISK_ACTIVE | MD_V0_DISK_SYNC;
+        if (!spare)
+            super->roles[i] = there ? (uint16_t)i : MD_ROLE_FAULTY;
         v0->total_disks += there;
         v0->working_disks += there;
         v0->active_disks += there && !spare;
@@ -170,7 +175,6 @@ static void set_disks_v0(const struct md_create *request, const struct md_create
         v0->failed_disks += !there;
     }
     v0->this_disk = v0->disks[index];
-    super->role_count = MD_V0_DISKS;
     super->device_number = index;
 }
 

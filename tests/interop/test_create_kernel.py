@@ -119,6 +119,7 @@ def kernel_reads(folder):
 
 # The kernel starts each array for writing, waits for what it finds to do, and writes.
 WRITE = """
+modprobe dm-mod; dmsetup create --concise < /in/table
 modprobe raid0; modprobe raid1; modprobe raid10; modprobe raid456
 echo 500000 > /proc/sys/dev/raid/speed_limit_min
 for group in GROUPS; do
@@ -141,7 +142,73 @@ WRITTEN = [
     ("raid10", ["--level", "10", "--chunk", "64K", "--layout", "f2"], 4, ["dirty"]),
     ("raid4", ["--level", "4", "--chunk", "64K", "--metadata", "0.90"], 3, []),
     ("raid5spare", ["--level", "5", "--chunk", "64K"], 3, ["spare"]),
+    # One failed by braid and then spoiled, but offered all the same.
+    ("fail12", ["--level", "5", "--chunk", "64K"], 3, ["fail"]),
+    ("fail10", ["--level", "1", "--metadata", "1.0"], 2, ["fail"]),
+    ("fail090", ["--level", "5", "--chunk", "64K", "--metadata", "0.90"], 3, ["fail"]),
+    ("failspare", ["--level", "6", "--chunk", "16K"], 4, ["fail", "spare"]),
+    ("failspare090", ["--level", "5", "--chunk", "16K", "--metadata", "0.90"], 3,
+     ["fail", "spare"]),
+    # A spare added and another removed by braid.
+    ("added", ["--level", "10", "--chunk", "64K"], 4, ["fail", "add"]),
+    ("added090", ["--level", "1", "--metadata", "0.90"], 2, ["fail", "add"]),
+    ("removed", ["--level", "5", "--chunk", "64K"], 3, ["fail", "spare", "remove"]),
 ]
+
+
+def change(folder, kind, *arguments):
+    result = runner.braid(kind, "--json", "--undo-dir", os.path.join(folder, "undo"), *arguments)
+    tap.equal(result.code, 0, str(result))
+
+
+def apply_traits(folder, traits, members, spares):
+    """Fail, spoil, add and remove as the traits say; returns everything that the kernel is
+    offered, in no order, and how degraded it has to find the array."""
+    degraded = 0
+    if "fail" in traits:
+        change(folder, "fail", "--member", members[1], *spares, *reversed(members))
+        degraded = 1
+        with open(members[1], "r+b") as file:
+            file.seek(1 << 20)
+            file.write(rng.randbytes(1 << 20))
+    if "add" in traits:
+        new = members[0] + "new"
+        with open(new, "xb") as file:
+            file.truncate(MEMBER_BYTES)
+        change(folder, "add", "--new", new, members[0], *members[2:])
+        spares = [new]
+    if "remove" in traits:
+        change(folder, "remove", "--member", spares[0], members[0], *members[2:], *spares)
+        spares = []
+    everything = members + spares
+    rng.shuffle(everything)
+    return everything, 0 if spares else degraded
+
+
+def pack(folder, disks):
+    """All members in one image, since a guest has room for few; and device-mapper's table that
+    cuts it up again."""
+    packed = os.path.join(folder, "packed")
+    table = os.path.join(folder, "table")
+    cuts = []
+    with open(packed, "wb") as out:
+        for number, disk in enumerate(disks):
+            with open(disk, "rb") as file:
+                data = file.read()
+            cuts.append(f"m{number},,{number},rw,0 {len(data) // SECTOR} linear /dev/vda "
+                        f"{out.tell() // SECTOR}")
+            out.write(data)
+    with open(table, "w") as file:
+        file.write(";".join(cuts))
+    return packed, table
+
+
+def unpack(packed, disks):
+    with open(packed, "rb") as source:
+        for disk in disks:
+            data = source.read(os.path.getsize(disk))
+            with open(disk, "r+b") as file:
+                file.write(data)
 
 
 def kernel_writes(folder):
@@ -165,24 +232,28 @@ def kernel_writes(folder):
                               *options, *spare, *members)
         tap.equal(result.code, 0, str(result))
         tap.equal(json.loads(result.out)["clean"], "dirty" not in traits, f"{name} in sync")
-        everything = members + spare[1:]
-        devices = [f"/dev/vd{chr(ord('a') + len(disks) + i)}" for i in range(len(everything))]
+        everything, degraded = apply_traits(folder, traits, members, spare[1:])
+        devices = [f"/dev/dm-{len(disks) + i}" for i in range(len(everything))]
         disks += everything
         groups.append(f"{name}:{','.join(devices)}")
-        arrays.append((name, everything))
+        arrays.append((name, everything, degraded))
     command = WRITE.replace("GROUPS", " ".join(groups))
-    run = runner.run(guest.FOLDER / "run-in-guest.sh", "-i", data, *disks, "--", command)
+    packed, table = pack(folder, disks)
+    run = runner.run(guest.FOLDER / "run-in-guest.sh", "-i", data, "-i", table, packed, "--",
+                     command)
+    unpack(packed, disks)
     output = run.out.decode()
-    for name, members in arrays:
-        with tap.case(f"made by braid, started and written by the kernel: {name}"):
+    for name, members, degraded in arrays:
+        with tap.case(f"made and changed by braid, started and written by the kernel: {name}"):
             found = re.search(rf"^{name} sha256 (\w+)$", output, re.M)
             tap.equal(bool(found), True, output + run.err[-2000:])
             state = re.search(rf"^{name} state (\S+) ?(\d*)$", output, re.M)
-            tap.equal(state.group(2) or "0", "0", "degraded")
+            tap.equal(int(state.group(2) or 0), degraded, "slots without a member")
             mine = read(members)
             tap.equal(hashlib.sha256(mine).hexdigest(), found.group(1), "contents")
             detail = json.loads(runner.braid("detail", "--json", *members).out)
-            tap.equal((detail["state"], detail["degraded"]), ("clean", 0), "what braid says of it")
+            tap.equal((detail["state"], detail["degraded"]), ("clean", degraded),
+                      "what braid says of it")
 
 
 def main():

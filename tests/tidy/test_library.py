@@ -13,6 +13,7 @@ SOURCE = os.environ["BRAID_SOURCE"]
 BUILD = os.environ["BRAID_BUILD"]
 
 EXPORTED = [
+    "braid_change",
     "braid_close",
     "braid_create",
     "braid_create_options_init",

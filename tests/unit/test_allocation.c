@@ -162,6 +162,21 @@ static int try_examine(struct braid_error *error)
     return result;
 }
 
+static int try_create(struct braid_error *error)
+{
+    struct braid_create_options options;
+    char *json;
+
+    braid_create_options_init(&options);
+    options.level = "6";
+    options.force = true;
+    options.dry_run = true;
+    const int result = braid_create(members, MEMBERS, &options, &json, error);
+    if (result == 0)
+        braid_free(json);
+    return result;
+}
+
 /* Fail the first allocation, then the second, and so on, until none fails any more.  A sentence
  * that couldn't be kept is no failure; anything else has to be said. */
 static void fail_each(int (*attempt)(struct braid_error *error), long at_least)
@@ -212,6 +227,13 @@ TEST(examine)
     json_set_alloc_funcs(malloc, free);
 }
 
+TEST(create)
+{
+    json_set_alloc_funcs(__wrap_malloc, free);
+    fail_each(try_create, 100);
+    json_set_alloc_funcs(malloc, free);
+}
+
 /* Healthy, with a bad place, with a member cut short while it is read: not one allocation. */
 TEST(reading_allocates_nothing)
 {
@@ -241,6 +263,7 @@ static void run_all(void)
     RUN(opening_by_hand)
     RUN(detail)
     RUN(examine)
+    RUN(create)
     RUN(reading_allocates_nothing)
 }
 

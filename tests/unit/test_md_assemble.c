@@ -184,6 +184,25 @@ TEST(the_same_member_twice)
     CHECK(strstr(error.text, "device number 1") != NULL);
 }
 
+/* 0.90: a rebuilt spare has the slot and the number of the member that failed. */
+TEST(a_number_that_was_taken_over)
+{
+    reset();
+    for (uint32_t i = 0; i < MEMBERS; i++)
+        supers[i].version = MD_VERSION_0_90;
+    supers[4].device_number = 1;
+    supers[1].events = 90;
+    CHECK_EQ(assemble(MEMBERS), 0);
+    CHECK_EQ(members[1].state, MD_MEMBER_STALE);
+    CHECK_EQ(members[4].state, MD_MEMBER_IN_SYNC);
+    CHECK_EQ(assembly.slot_member[1], 4);
+    CHECK_EQ(assembly.degraded, 0);
+    /* One event behind nothing tells which of them is the one. */
+    supers[1].events = 99;
+    CHECK_EQ(assemble(MEMBERS), -ENOTUNIQ);
+    CHECK(strstr(error.text, "both claim slot 1") != NULL);
+}
+
 TEST(two_members_in_one_slot)
 {
     reset();
@@ -232,5 +251,5 @@ TEST(what_is_not_supported_is_named)
 
 TEST_MAIN(RUN(all_fresh) RUN(events_against_roles) RUN(any_order) RUN(spares_may_be_old)
               RUN(rebuilding_and_replacing) RUN(missing_members) RUN(foreign_members_are_named)
-                  RUN(the_same_member_twice) RUN(two_members_in_one_slot)
-                      RUN(what_is_not_supported_is_named))
+                  RUN(the_same_member_twice) RUN(a_number_that_was_taken_over)
+                      RUN(two_members_in_one_slot) RUN(what_is_not_supported_is_named))

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* md_update.c - the changes that md makes to the superblocks of an array at rest.
+ *
+ * In v1 a device number stays with a member for life, and the role table says what it is.
+ * In 0.90 the number of an active member is its slot; a slot without one has a descriptor
+ * "faulty removed", and spares and failed members stand behind the slots.
+ *
+ * Source: what Linux 6.1 wrote in tests/golden/md (deg-*, spare-*); the kernel's judgement of
+ * what stands here is asked for in tests/interop. */
+#include "format/md_update.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "util/error.h"
+
+enum {
+    EVENTS_FOR_FAILURE = 2, /* one behind would count as fresh */
+    EVENTS_FOR_CHANGE = 1,
+    ROLES_STEP = 128,
+};
+
+static void touch(struct md_super *super, uint64_t events, uint64_t time_s)
+{
+    super->events += events;
+    super->update_time_s = time_s;
+    super->update_time_us = 0;
+    if (super->version == MD_VERSION_0_90 && (super->v0.state & MD_V0_STATE_CLEAN) == 0)
+        super->v0.checkpoint_events = super->events; /* the checkpoint still counts */
+}
+
+/* 0.90 keeps counts beside the descriptors. */
+static void count_disks_v0(struct md_super *super)
+{
+    struct md_v0 *v0 = &super->v0;
+
+    v0->total_disks = v0->active_disks = v0->working_disks = v0->failed_disks = v0->spare_disks = 0;
+    for (uint32_t i = 0; i < MD_V0_DISKS; i++) {
+        const struct md_v0_disk *disk = &v0->disks[i];
+        const bool used = i < super->raid_disks || disk->state != 0 || disk->major != 0 ||
+                          disk->minor != 0 || disk->number != 0;
+        if (!used)
+            continue;
+        const bool removed = (disk->state & MD_V0_DISK_REMOVED) != 0;
+        const bool faulty = (disk->state & MD_V0_DISK_FAULTY) != 0;
+        v0->total_disks += !removed;
+        v0->failed_disks += faulty;
+        v0->working_disks += !faulty;
+        v0->active_disks += (disk->state & MD_V0_DISK_SYNC) != 0;
+        v0->spare_disks += !faulty && (disk->state & MD_V0_DISK_SYNC) == 0;
+    }
+}
+
+int md_fail(struct md_super *const *supers, uint32_t count, uint32_t device_number, uint64_t time_s)
+{
+    assert(count >= 1);
+    if (md_role(supers[0], device_number) >= supers[0]->raid_disks)
+        return -EINVAL;
+    for (uint32_t i = 0; i < count; i++) {
+        struct md_super *super = supers[i];
+        super->roles[device_number] = MD_ROLE_FAULTY;
+        if (super->version == MD_VERSION_0_90) {
+            super->v0.disks[device_number] = (struct md_v0_disk){
+                .number = device_number,
+                .raid_disk = device_number,
+                .state = MD_V0_DISK_FAULTY | MD_V0_DISK_REMOVED,
+            };
+            count_disks_v0(super);
+        }
+        touch(super, EVENTS_FOR_FAILURE, time_s);
+    }
+    return 0;
+}
+
+/* A number that no member has had, as far as the table tells: a failed one's stays taken, for its
+ * superblock still says that it is active. */
+static uint32_t free_number(struct md_super *const *supers, uint32_t count)
+{
+    uint32_t number = supers[0]->raid_disks;
+
+    for (uint32_t i = 0; i < supers[0]->role_count; i++) {
+        const bool spare_v0 = supers[0]->version == MD_VERSION_0_90 &&
+                              supers[0]->v0.disks[i].number == i && i >= number;
+        if ((supers[0]->roles[i] != MD_ROLE_SPARE || spare_v0) && i >= number)
+            number = i + 1;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        if (supers[i]->device_number >= number)
+            number = supers[i]->device_number + 1;
+    return number;
+}
+
+static int place_spare(const struct md_super *like, uint64_t member_sectors, struct md_super *spare,
+                       struct braid_error *err)
+{
+    uint64_t sector;
+
+    if (!md_super_sector(like->version, member_sectors, &sector))
+        return error_set(err, -EINVAL, "is too small to have a superblock");
+    spare->super_sector = sector;
+    const bool at_end = like->version == MD_VERSION_0_90 || like->version == MD_VERSION_1_0;
+    const uint64_t end = at_end ? sector : member_sectors;
+    if (like->bad_blocks_sectors != 0) /* a signed distance from the superblock */
+        spare->bad_blocks_sector = sector + (like->bad_blocks_sector - like->super_sector);
+    const uint64_t behind =
+        like->version == MD_VERSION_1_0
+            ? like->super_sector - like->data_offset_sectors - like->data_sectors
+            : 0;
+    if (end < like->data_offset_sectors + behind ||
+        end - like->data_offset_sectors - behind < like->size_sectors)
+        return error_set(err, -EINVAL,
+                         "is too small: the array uses %llu sectors of each member from sector "
+                         "%llu on",
+                         (unsigned long long)like->size_sectors,
+                         (unsigned long long)like->data_offset_sectors);
+    spare->data_sectors = end - like->data_offset_sectors - behind;
+    return 0;
+}
+
+int md_add_spare(struct md_super *const *supers, uint32_t count, uint64_t member_sectors,
+                 const uint8_t device_uuid[16], uint64_t time_s, struct md_super *spare,
+                 struct braid_error *err)
+{
+    const uint32_t number = free_number(supers, count);
+    const bool v0 = supers[0]->version == MD_VERSION_0_90;
+
+    if (number >= (v0 ? MD_V0_DISKS : MD_ROLES_MAX))
+        return error_set(err, -ENOSPC, "the superblocks have no room for another member");
+    *spare = *supers[0];
+    const int result = place_spare(supers[0], member_sectors, spare, err);
+    if (result < 0)
+        return result;
+    for (uint32_t i = 0; i <= count; i++) {
+        struct md_super *super = i < count ? supers[i] : spare;
+        if (v0) {
+            super->v0.disks[number] = (struct md_v0_disk){.number = number, .raid_disk = number};
+            count_disks_v0(super);
+        }
+        while (number >= super->role_count)
+            for (uint32_t step = 0; step < ROLES_STEP && super->role_count < MD_ROLES_MAX; step++)
+                super->roles[super->role_count++] = MD_ROLE_SPARE;
+        super->roles[number] = MD_ROLE_SPARE;
+        touch(super, EVENTS_FOR_CHANGE, time_s);
+    }
+    spare->device_number = number;
+    spare->v0.this_disk = spare->v0.disks[number];
+    spare->feature_map &= ~(uint32_t)(MD_FEATURE_RECOVERY_OFFSET | MD_FEATURE_BAD_BLOCKS |
+                                      MD_FEATURE_REPLACEMENT | MD_FEATURE_RECOVERY_BITMAP);
+    spare->recovery_offset = MD_OFFSET_NONE;
+    spare->corrected_reads = 0;
+    spare->write_mostly = false;
+    spare->failfast = false;
+    if (!v0)
+        memcpy(spare->device_uuid, device_uuid, 16);
+    return 0;
+}
+
+void md_remove(struct md_super *const *supers, uint32_t count, uint32_t device_number,
+               uint64_t time_s)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct md_super *super = supers[i];
+        const bool slot = super->version == MD_VERSION_0_90 && device_number < super->raid_disks;
+        assert(md_role(super, device_number) >= super->raid_disks);
+        if (!slot && device_number < super->role_count)
+            super->roles[device_number] = MD_ROLE_SPARE;
+        if (super->version == MD_VERSION_0_90) {
+            if (!slot) /* a slot's descriptor stays "faulty removed" */
+                super->v0.disks[device_number] = (struct md_v0_disk){0};
+            count_disks_v0(super);
+        }
+        touch(super, EVENTS_FOR_CHANGE, time_s);
+    }
+}

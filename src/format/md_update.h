@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* md_update.h - the changes that md makes to the superblocks of an array at rest.
+ *
+ * Each takes the superblocks of the members that are up to date, as decoded, and leaves in them
+ * what is to be written.  md takes a member one event behind as fresh, so the count of those
+ * that know of a failure grows by two (D5). */
+#ifndef FORMAT_MD_UPDATE_H
+#define FORMAT_MD_UPDATE_H
+
+#include "format/md.h"
+
+/* A member with this device number has failed: superblocks of the others, all of one event count.
+ * Returns 0, or -EINVAL when the table has no such active member. */
+int md_fail(struct md_super *const *supers, uint32_t count, uint32_t device_number,
+            uint64_t time_s);
+
+/* A new spare joins: supers of the members; *spare is filled for it, its data where the others have
+ * theirs.
+ *
+ *   member_sectors  of the new member
+ *   device_uuid     for it (v1)
+ *
+ * Returns 0; -ENOSPC when the superblocks have no room for another member; -EINVAL with *err when
+ * the member is too small. */
+int md_add_spare(struct md_super *const *supers, uint32_t count, uint64_t member_sectors,
+                 const uint8_t device_uuid[16], uint64_t time_s, struct md_super *spare,
+                 struct braid_error *err);
+
+/* A member that isn't active (a spare, or a failed one) leaves the table. */
+void md_remove(struct md_super *const *supers, uint32_t count, uint32_t device_number,
+               uint64_t time_s);
+
+#endif

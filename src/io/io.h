@@ -28,6 +28,9 @@
 
 enum io_kind {
     IO_READ,
+    IO_WRITE, /* never extends a member */
+    IO_FLUSH, /* all writes that completed before it was submitted are durable when it completes */
+    IO_ZERO,  /* the range reads as zeros afterwards; it may become a hole */
 };
 
 /* One transfer between a member and memory.  The caller owns it and leaves it,
@@ -36,8 +39,10 @@ struct io_request {
     enum io_kind kind;
     uint32_t member;         /* index of the member, as it was given to the backend */
     uint64_t offset_bytes;   /* from the member's start */
-    const struct iovec *iov; /* iov_count buffers, filled in order */
-    uint32_t iov_count;      /* >= 1 */
+    const struct iovec *iov; /* iov_count buffers, filled or written in order */
+    uint32_t iov_count;      /* >= 1 for reads and writes, 0 otherwise */
+    uint64_t zero_bytes;     /* IO_ZERO: how many */
+    bool fua;                /* IO_WRITE: durable when it completes */
     uint64_t deadline_ns;    /* on the clock of io_now(); IO_NEVER for none */
 
     /* Called once, from io_run().  result: 0 when every byte was transferred;
@@ -76,7 +81,9 @@ struct io {
 
 static inline void io_submit(struct io *io, struct io_request *request)
 {
-    assert(request->iov_count >= 1 && request->done != NULL);
+    const bool transfers = request->kind == IO_READ || request->kind == IO_WRITE;
+
+    assert((request->iov_count >= 1) == transfers && request->done != NULL);
     io->ops->submit(io, request);
 }
 
@@ -106,10 +113,10 @@ static inline void io_destroy(struct io *io)
         io->ops->destroy(io);
 }
 
-/* Sum of the lengths of a request's buffers. */
+/* Bytes of the member that a request covers: the lengths of its buffers, or what it zeros. */
 static inline uint64_t io_request_bytes(const struct io_request *request)
 {
-    uint64_t bytes = 0;
+    uint64_t bytes = request->kind == IO_ZERO ? request->zero_bytes : 0;
     for (uint32_t i = 0; i < request->iov_count; i++)
         bytes += request->iov[i].iov_len;
     return bytes;

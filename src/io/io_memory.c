@@ -46,6 +46,24 @@ static bool hangs(const struct io_memory_member *member)
     return member->hangs && !member->gone;
 }
 
+static void count_request(struct io_memory_member *member, enum io_kind kind)
+{
+    switch (kind) {
+    case IO_READ:
+        member->reads++;
+        break;
+    case IO_WRITE:
+        member->writes++;
+        break;
+    case IO_FLUSH:
+        member->flushes++;
+        break;
+    case IO_ZERO:
+        member->zeros++;
+        break;
+    }
+}
+
 static void memory_submit(struct io *io, struct io_request *request)
 {
     struct memory *memory = memory_of(io);
@@ -59,7 +77,19 @@ static void memory_submit(struct io *io, struct io_request *request)
     memory->in_flight[memory->in_flight_count] =
         (struct in_flight){.request = request, .due_ns = due_ns};
     memory->in_flight_count++;
-    member->reads++;
+    count_request(member, request->kind);
+}
+
+/* Between the request's buffers and the bytes at `place`, in the direction of its kind. */
+static void transfer(const struct io_request *request, uint8_t *place)
+{
+    for (uint32_t i = 0; i < request->iov_count; i++) {
+        const struct iovec *iov = &request->iov[i];
+        const bool writes = request->kind == IO_WRITE;
+        if (iov->iov_len > 0) /* an empty one may be at NULL, which memcpy() may not see */
+            memcpy(writes ? place : iov->iov_base, writes ? iov->iov_base : place, iov->iov_len);
+        place += iov->iov_len;
+    }
 }
 
 /* Do what the request asks for and return its result. */
@@ -70,18 +100,19 @@ static int serve(const struct io_memory_member *member, const struct io_request 
 
     if (member->gone)
         return -ENODEV;
+    if (request->kind == IO_FLUSH)
+        return 0;
     if (!checked_inside(start, bytes, member->length_bytes))
         return -ENXIO;
+    if (request->kind != IO_READ && member->read_only)
+        return -EROFS;
     if (MAX(start, member->bad_start_bytes) < MIN(start + bytes, member->bad_end_bytes))
         return -EIO;
 
-    const uint8_t *from = member->bytes + start;
-    for (uint32_t i = 0; i < request->iov_count; i++) {
-        const struct iovec *iov = &request->iov[i];
-        if (iov->iov_len > 0) /* an empty one may be at NULL, which memcpy() may not see */
-            memcpy(iov->iov_base, from, iov->iov_len);
-        from += iov->iov_len;
-    }
+    if (request->kind == IO_ZERO)
+        memset(member->bytes + start, 0, (size_t)bytes);
+    else
+        transfer(request, member->bytes + start);
     return 0;
 }
 

@@ -4,7 +4,9 @@
  * The clock stands still until io_run() has nothing due and may wait: then it
  * jumps to the next completion, deadline or timer.  Each request completes
  * `latency_ns` after it was submitted, those due together in order of submission;
- * faults are looked at then.  At most 65536 may be in flight. */
+ * faults are looked at then.  A write lands as it completes, and not at all when it
+ * fails or runs into its deadline; a flush has nothing to do.  At most 65536 may be in
+ * flight. */
 #ifndef IO_IO_MEMORY_H
 #define IO_IO_MEMORY_H
 
@@ -14,12 +16,17 @@ struct io_memory_member {
     uint8_t *bytes; /* the caller's, for as long as the backend lives */
     uint64_t length_bytes;
     uint64_t latency_ns;
-    bool gone;  /* every request fails with -ENODEV */
-    bool hangs; /* requests never complete; only their deadline ends them */
+    bool gone;      /* every request fails with -ENODEV */
+    bool hangs;     /* requests never complete; only their deadline ends them */
+    bool read_only; /* writes and zeros fail with -EROFS */
     /* Requests that touch [bad_start, bad_end) fail with -EIO; none if equal. */
     uint64_t bad_start_bytes;
     uint64_t bad_end_bytes;
-    uint64_t reads; /* counted by the backend: requests submitted */
+    /* Counted by the backend: requests submitted. */
+    uint64_t reads;
+    uint64_t writes;
+    uint64_t flushes;
+    uint64_t zeros;
 };
 
 /* members[count] stays the caller's and may be changed between calls: that is how

@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* io_threads.c - member I/O by a pool of threads that call pread().
+/* io_threads.c - member I/O by a pool of threads that call pread(), pwrite() and the like.
  *
  *      owner                  lock                          workers
  *      submit() ----------> queue ------------------------> take()
- *                                                              pread() into the bounce
- *                                                              deliver() to the request
+ *                                                   piece by piece,
+ *                                                     reading: pread(), exchange()
+ *                                                     writing: exchange(), pwrite()
  *      run()    <---------- finished <--------------------- finish()
  *
  * The owner is the one thread that calls the functions of io_ops.  All that it
- * shares with the workers is under `lock`, which is never held across a read.
+ * shares with the workers is under `lock`, which is never held across I/O.
  *
  * Deadlines.  A request that is queued is simply taken out of the queue.  One that
- * a worker has in hand is given up: the worker may be inside pread() for ever, but
- * that only writes into the worker's bounce buffer.  Bytes move from there into the
- * request under the worker's `delivery` lock and only if the request hasn't been
+ * a worker has in hand is given up: the worker may be inside pread() or pwrite() for
+ * ever, but these only know the worker's bounce buffer.  Bytes move between there and
+ * the request under the worker's `delivery` lock and only if the request hasn't been
  * given up; giving up takes the same lock.  So a copy is either over before done()
  * says -ETIMEDOUT, or it never begins, and the owner waits for one piece at most.
  *
- *      IDLE --take()--> READING --finish()--> IDLE
- *                          |
- *                      give_up()
- *                          v
- *                       GIVEN_UP --finish()--> IDLE      its result is dropped
+ *      IDLE --take()--> BUSY --finish()--> IDLE
+ *                         |
+ *                     give_up()
+ *                         v
+ *                      GIVEN_UP --finish()--> IDLE      its result is dropped
  *
  * Replacements.  Twice `thread_count` threads are started, and at most thread_count
- * of them read for somebody at a time; the others are the replacements, there from
+ * of them work for somebody at a time; the others are the replacements, there from
  * the start because a machine with hung disks is a bad place to ask for new threads.
- * A worker that comes back from a read that was given up is as good as any other.
+ * A worker that comes back from a request that was given up is as good as any other.
  * When all are stuck, requests wait in the queue until their deadline.
  *
  * The queue is in the order of deadlines, first come first served among equals: its
@@ -41,16 +42,22 @@
  *
  * When the backend is destroyed, threads that are stuck stay behind.  Everything
  * that they touch when they come back is counted by `references` and freed by the
- * last one out.  A file descriptor isn't held: a stuck thread doesn't use it again
- * after the read that it is in. */
+ * last one out.  That includes file descriptors where there is writing: a thread could
+ * be about to call pwrite() when its request is given up, and if the owner closed the
+ * descriptor then and opened something else, the write would land there.  Reading
+ * through a wrong descriptor does no harm, so what is open for reading alone isn't
+ * duplicated: that would cost descriptors, and keep locks, for nothing. */
 #include "io/io_threads.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -64,7 +71,7 @@
 
 enum worker_state {
     WORKER_IDLE,
-    WORKER_READING,
+    WORKER_BUSY,
     WORKER_GIVEN_UP,
 };
 
@@ -75,13 +82,15 @@ struct worker {
 
     /* Under threads->lock. */
     enum worker_state state;
-    struct io_request *request; /* while READING */
+    struct io_request *request; /* while BUSY */
     uint64_t deadline_ns;       /* likewise */
     bool called;                /* it is to look at the queue, or to leave */
     pthread_cond_t call;
     struct list_node link; /* in threads->idle */
 
-    /* The read in hand; the worker alone uses these. */
+    /* The request in hand; the worker alone uses these. */
+    enum io_kind kind;
+    bool fua;
     int fd;
     uint64_t offset_bytes;
     uint64_t left_bytes;
@@ -90,8 +99,8 @@ struct worker {
      * other way round. */
     pthread_mutex_t delivery;
     bool abandoned;          /* the request and what it points to are gone */
-    const struct iovec *iov; /* where the next byte goes, with */
-    size_t iov_used_bytes;   /* as many of it filled */
+    const struct iovec *iov; /* where the next byte goes or comes from, with */
+    size_t iov_used_bytes;   /* as many of it done with */
 };
 
 struct threads {
@@ -101,6 +110,7 @@ struct threads {
     uint32_t worker_count;  /* that were started */
     struct io_extent *extents;
     uint32_t extent_count;
+    bool *owns_fd; /* extent_count: the extent's fd is a duplicate of our own */
 
     /* The owner alone uses these. */
     struct list_node timers;
@@ -111,7 +121,7 @@ struct threads {
     uint32_t queued_count;
     struct list_node idle; /* workers that sleep, the last to do so first */
     uint32_t called_count; /* workers that were called and aren't awake yet */
-    uint32_t reading_count;
+    uint32_t busy_count;
     struct list_node finished; /* requests to report */
     pthread_cond_t something;  /* the owner waits for this */
     bool owner_waits;
@@ -139,6 +149,10 @@ static void free_threads(struct threads *threads)
     }
     (void)pthread_mutex_destroy(&threads->lock);
     (void)pthread_cond_destroy(&threads->something);
+    for (uint32_t i = 0; i < threads->extent_count; i++)
+        if (threads->owns_fd[i])
+            (void)close(threads->extents[i].fd);
+    free(threads->owns_fd);
     free(threads->extents);
     free(threads);
 }
@@ -155,7 +169,7 @@ static void release(struct threads *threads)
 static struct worker *call_worker(struct threads *threads)
 {
     if (threads->queued_count <= threads->called_count ||
-        threads->reading_count + threads->called_count >= threads->thread_count ||
+        threads->busy_count + threads->called_count >= threads->thread_count ||
         list_empty(&threads->idle))
         return NULL;
 
@@ -172,7 +186,7 @@ static bool await_request(struct worker *worker)
     struct threads *threads = worker->threads;
 
     while (!threads->stopping &&
-           (threads->queued_count == 0 || threads->reading_count == threads->thread_count)) {
+           (threads->queued_count == 0 || threads->busy_count == threads->thread_count)) {
         list_insert_before(threads->idle.next, &worker->link);
         while (!worker->called)
             (void)pthread_cond_wait(&worker->call, &threads->lock);
@@ -191,10 +205,12 @@ static void take(struct worker *worker)
     assert(worker->state == WORKER_IDLE);
     list_remove(&request->link);
     threads->queued_count--;
-    threads->reading_count++;
-    worker->state = WORKER_READING;
+    threads->busy_count++;
+    worker->state = WORKER_BUSY;
     worker->request = request;
     worker->deadline_ns = request->deadline_ns;
+    worker->kind = request->kind;
+    worker->fua = request->fua;
     worker->fd = extent->fd;
     worker->offset_bytes = extent->offset_bytes + request->offset_bytes;
     worker->left_bytes = io_request_bytes(request);
@@ -206,10 +222,11 @@ static void take(struct worker *worker)
     (void)pthread_mutex_unlock(&worker->delivery);
 }
 
-/* Copy the bounce buffer's first bytes to where they belong. */
-static void scatter(struct worker *worker, size_t bytes)
+/* Copy between the bounce buffer's first bytes and the request's buffers, in the direction
+ * of its kind. */
+static void copy(struct worker *worker, size_t bytes)
 {
-    const uint8_t *from = worker->bounce;
+    uint8_t *bounce = worker->bounce;
 
     while (bytes > 0) {
         const size_t room = worker->iov->iov_len - worker->iov_used_bytes;
@@ -220,22 +237,38 @@ static void scatter(struct worker *worker, size_t bytes)
             worker->iov_used_bytes = 0;
             continue;
         }
-        memcpy((uint8_t *)worker->iov->iov_base + worker->iov_used_bytes, from, piece);
-        from += piece;
+        uint8_t *place = (uint8_t *)worker->iov->iov_base + worker->iov_used_bytes;
+        if (worker->kind == IO_WRITE)
+            memcpy(bounce, place, piece);
+        else
+            memcpy(place, bounce, piece);
+        bounce += piece;
         bytes -= piece;
         worker->iov_used_bytes += piece;
     }
 }
 
-/* Hand over what was read.  False: nobody waits for it any more. */
-static bool deliver(struct worker *worker, size_t bytes)
+/* Deliver what was read, collect what is to be written, or (0 bytes) only ask.
+ * False: nobody waits for the request any more. */
+static bool exchange(struct worker *worker, size_t bytes)
 {
     (void)pthread_mutex_lock(&worker->delivery);
     const bool wanted = !worker->abandoned;
     if (wanted)
-        scatter(worker, bytes);
+        copy(worker, bytes);
     (void)pthread_mutex_unlock(&worker->delivery);
     return wanted;
+}
+
+static size_t next_piece_bytes(const struct worker *worker)
+{
+    return (size_t)MIN(worker->left_bytes, (uint64_t)BOUNCE_BYTES);
+}
+
+static void advance(struct worker *worker, size_t bytes)
+{
+    worker->offset_bytes += (uint64_t)bytes;
+    worker->left_bytes -= (uint64_t)bytes;
 }
 
 /* A read may return less than it was asked for and go on after that; the member has
@@ -243,8 +276,8 @@ static bool deliver(struct worker *worker, size_t bytes)
 static int read_request(struct worker *worker)
 {
     while (worker->left_bytes > 0) {
-        const size_t wanted = (size_t)MIN(worker->left_bytes, (uint64_t)BOUNCE_BYTES);
-        const ssize_t got = pread(worker->fd, worker->bounce, wanted, (off_t)worker->offset_bytes);
+        const ssize_t got = pread(worker->fd, worker->bounce, next_piece_bytes(worker),
+                                  (off_t)worker->offset_bytes);
 
         if (got < 0 && errno == EINTR)
             continue;
@@ -252,20 +285,160 @@ static int read_request(struct worker *worker)
             return -errno;
         if (got == 0)
             return -ENXIO;
-        if (!deliver(worker, (size_t)got))
+        if (!exchange(worker, (size_t)got))
             return -ETIMEDOUT;
-        worker->offset_bytes += (uint64_t)got;
-        worker->left_bytes -= (uint64_t)got;
+        advance(worker, (size_t)got);
     }
     return 0;
+}
+
+/* Whether the next bytes of the file are there, so that writing them doesn't make it longer.
+ * Somebody may cut it between this and the write; what is there to ask leaves that gap. */
+static int check_size(const struct worker *worker, uint64_t bytes)
+{
+    struct stat status;
+
+    if (fstat(worker->fd, &status) < 0)
+        return -errno;
+    if (S_ISREG(status.st_mode) &&
+        !checked_inside(worker->offset_bytes, bytes, (uint64_t)status.st_size))
+        return -ENXIO;
+    return 0;
+}
+
+static int sync_data(const struct worker *worker)
+{
+    int result;
+
+    do
+        result = fdatasync(worker->fd);
+    while (result < 0 && errno == EINTR);
+    return result < 0 ? -errno : 0;
+}
+
+static bool is_unsupported(int error)
+{
+    return error == EOPNOTSUPP || error == ENOSYS || error == EINVAL;
+}
+
+/* Returns the bytes written or -errno. */
+static ssize_t write_durably(const struct worker *worker, uint8_t *from, size_t bytes)
+{
+    const struct iovec iov = {.iov_base = from, .iov_len = bytes};
+    ssize_t put = pwritev2(worker->fd, &iov, 1, (off_t)worker->offset_bytes, RWF_DSYNC);
+
+    if (put >= 0 || !is_unsupported(errno))
+        return put >= 0 ? put : -errno;
+    put = pwrite(worker->fd, from, bytes, (off_t)worker->offset_bytes);
+    if (put < 0)
+        return -errno;
+    const int synced = sync_data(worker);
+    return synced < 0 ? synced : put;
+}
+
+/* Write the bounce buffer's first bytes.  A write that falls short goes on: either that was
+ * all there was to it, or the next call says what the matter is (a full disk, mostly). */
+static int write_piece(struct worker *worker, size_t bytes)
+{
+    uint8_t *from = worker->bounce;
+
+    while (bytes > 0) {
+        const int fits = check_size(worker, bytes);
+        if (fits < 0)
+            return fits;
+
+        ssize_t put;
+        if (worker->fua) {
+            put = write_durably(worker, from, bytes);
+        } else {
+            put = pwrite(worker->fd, from, bytes, (off_t)worker->offset_bytes);
+            put = put < 0 ? -errno : put;
+        }
+        if (put == -EINTR)
+            continue;
+        if (put < 0)
+            return (int)put;
+        if (put == 0)
+            return -EIO; /* it won't, and won't say why */
+        advance(worker, (size_t)put);
+        from += put;
+        bytes -= (size_t)put;
+    }
+    return 0;
+}
+
+static int write_request(struct worker *worker)
+{
+    int result = 0;
+
+    while (result == 0 && worker->left_bytes > 0) {
+        const size_t bytes = next_piece_bytes(worker);
+        if (!exchange(worker, bytes))
+            return -ETIMEDOUT;
+        result = write_piece(worker, bytes);
+    }
+    return result;
+}
+
+static int write_zeros(struct worker *worker)
+{
+    int result = 0;
+
+    memset(worker->bounce, 0, next_piece_bytes(worker));
+    while (result == 0 && worker->left_bytes > 0) {
+        if (!exchange(worker, 0))
+            return -ETIMEDOUT;
+        result = write_piece(worker, next_piece_bytes(worker));
+    }
+    return result;
+}
+
+/* A hole if the file system can; zeros that it keeps track of if it can; else zeros written. */
+static int zero_request(struct worker *worker)
+{
+    static const int ways[] = {FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                               FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE};
+    size_t way = 0;
+
+    if (worker->left_bytes == 0)
+        return 0;
+    const int fits = check_size(worker, worker->left_bytes);
+    if (fits < 0)
+        return fits;
+    while (way < ARRAY_COUNT(ways)) {
+        if (fallocate(worker->fd, ways[way], (off_t)worker->offset_bytes,
+                      (off_t)worker->left_bytes) == 0)
+            return 0;
+        if (errno == EINTR)
+            continue;
+        if (!is_unsupported(errno))
+            return -errno;
+        way++;
+    }
+    return write_zeros(worker);
+}
+
+static int carry_out(struct worker *worker)
+{
+    switch (worker->kind) {
+    case IO_READ:
+        return read_request(worker);
+    case IO_WRITE:
+        return write_request(worker);
+    case IO_FLUSH:
+        return sync_data(worker);
+    case IO_ZERO:
+        return zero_request(worker);
+    }
+    return -EINVAL;
 }
 
 static void finish(struct worker *worker, int result)
 {
     struct threads *threads = worker->threads;
 
-    if (worker->state == WORKER_READING) {
-        threads->reading_count--;
+    if (worker->state == WORKER_BUSY) {
+        threads->busy_count--;
         io_finish(&threads->finished, worker->request, result);
         if (threads->owner_waits) {
             threads->owner_waits = false;
@@ -285,7 +458,7 @@ static void *worker_main(void *argument)
     while (await_request(worker)) {
         take(worker);
         (void)pthread_mutex_unlock(&threads->lock);
-        const int result = read_request(worker);
+        const int result = carry_out(worker);
         (void)pthread_mutex_lock(&threads->lock);
         finish(worker, result);
     }
@@ -316,7 +489,8 @@ static void threads_submit(struct io *io, struct io_request *request)
     struct worker *called = NULL;
 
     assert(request->member < threads->extent_count);
-    const bool inside = checked_inside(request->offset_bytes, io_request_bytes(request),
+    const bool inside = request->kind == IO_FLUSH ||
+                        checked_inside(request->offset_bytes, io_request_bytes(request),
                                        threads->extents[request->member].length_bytes);
     threads->outstanding++;
     (void)pthread_mutex_lock(&threads->lock);
@@ -336,13 +510,13 @@ static void give_up(struct worker *worker)
 {
     struct threads *threads = worker->threads;
 
-    assert(worker->state == WORKER_READING);
+    assert(worker->state == WORKER_BUSY);
     (void)pthread_mutex_lock(&worker->delivery);
     worker->abandoned = true;
     (void)pthread_mutex_unlock(&worker->delivery);
 
     worker->state = WORKER_GIVEN_UP;
-    threads->reading_count--;
+    threads->busy_count--;
     io_finish(&threads->finished, worker->request, -ETIMEDOUT);
     worker->request = NULL;
 }
@@ -365,7 +539,7 @@ static uint64_t expire(struct threads *threads, uint64_t now_ns)
     }
     for (uint32_t i = 0; i < threads->worker_count; i++) {
         struct worker *worker = &threads->workers[i];
-        if (worker->state != WORKER_READING)
+        if (worker->state != WORKER_BUSY)
             continue;
         if (worker->deadline_ns <= now_ns)
             give_up(worker);
@@ -544,7 +718,8 @@ static struct threads *allocate(const struct io_extent *extents, uint32_t count,
     threads->thread_count = thread_count;
     init_sync(threads);
     threads->extents = malloc((count + (size_t)1) * sizeof *extents); /* never of size 0 */
-    bool complete = threads->extents != NULL;
+    threads->owns_fd = calloc(count + (size_t)1, sizeof threads->owns_fd[0]);
+    bool complete = threads->extents != NULL && threads->owns_fd != NULL;
     for (size_t i = 0; i < worker_count; i++) {
         threads->workers[i].bounce = aligned_alloc(BOUNCE_ALIGN_BYTES, BOUNCE_BYTES);
         complete = complete && threads->workers[i].bounce != NULL;
@@ -557,6 +732,26 @@ static struct threads *allocate(const struct io_extent *extents, uint32_t count,
         threads->extents[i] = extents[i];
     threads->extent_count = count;
     return threads;
+}
+
+/* Make the descriptors that can be written through our own. */
+static int duplicate_fds(struct threads *threads)
+{
+    for (uint32_t i = 0; i < threads->extent_count; i++) {
+        struct io_extent *extent = &threads->extents[i];
+        const int flags = fcntl(extent->fd, F_GETFL);
+
+        if (flags < 0)
+            return -errno;
+        if ((flags & O_ACCMODE) == O_RDONLY)
+            continue;
+        const int fd = fcntl(extent->fd, F_DUPFD_CLOEXEC, 3);
+        if (fd < 0)
+            return -errno;
+        extent->fd = fd;
+        threads->owns_fd[i] = true;
+    }
+    return 0;
 }
 
 int io_threads_create(const struct io_extent *extents, uint32_t count, uint32_t thread_count,
@@ -578,7 +773,9 @@ int io_threads_create(const struct io_extent *extents, uint32_t count, uint32_t 
     for (uint32_t i = 0; i < 2 * thread_count; i++)
         threads->workers[i].threads = threads;
 
-    const int result = start_workers(threads);
+    int result = duplicate_fds(threads);
+    if (result == 0)
+        result = start_workers(threads);
     if (result != 0) {
         threads_destroy(&threads->io);
         return result;

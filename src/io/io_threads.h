@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* io_threads.h - member I/O by a pool of threads that call pread().
+/* io_threads.h - member I/O by a pool of threads that call pread(), pwrite() and the like.
  *
- * Works everywhere, also where io_uring is refused.  A thread reads into a
- * buffer of its own and copies: so a read that outlives its deadline (a hung
- * network or FUSE file) can never write into memory that was given back.  A
+ * Works everywhere, also where io_uring is refused.  A thread reads into and writes from
+ * a buffer of its own: so a request that outlives its deadline (a hung network or FUSE
+ * file) can never touch memory that was given back.  A write that was given up may still
+ * land; at most the piece of it (256 KiB) that a thread has in hand.  A
  * stuck thread is written off and replaced by one of as many spare threads.  When those are stuck
  * too, requests wait and pass their deadlines.
+ *
+ * IO_FLUSH is fdatasync(), FUA is RWF_DSYNC.  IO_ZERO makes a hole where it can and writes
+ * zeros where it can't.  No write goes beyond what a regular file holds at that moment: one
+ * that was cut short isn't made longer, and the request ends with -ENXIO.
  *
  * The queue is ordered by deadline: a request without one waits for those that have one. */
 #ifndef IO_IO_THREADS_H
@@ -15,7 +20,10 @@
 
 /* Where a member's bytes are: [offset_bytes, offset_bytes + length_bytes) of fd. */
 struct io_extent {
-    int fd; /* the caller's, open until the backend is destroyed */
+    /* The caller's, open until the backend is destroyed.  What can be written through it is
+     * duplicated, and the duplicate stays open (with the locks on it) for as long as a thread
+     * is stuck: it could not be known otherwise whose file a late write ends up in. */
+    int fd;
     uint64_t offset_bytes;
     uint64_t length_bytes;
 };
@@ -24,10 +32,10 @@ struct io_extent {
  * copied.
  *
  * Call submit, run and timers from one thread at a time.  Destroying waits for
- * workers that are in a read, except those given up at a deadline: they are
- * detached and keep only memory of their own.
+ * workers that have something in hand, except what was given up at a deadline: they are
+ * detached and keep only memory and descriptors of their own.
  *
- * Returns 0, -ENOMEM, or what pthread_create() said, negated. */
+ * Returns 0, -ENOMEM, or what fcntl() or pthread_create() said, negated. */
 int io_threads_create(const struct io_extent *extents, uint32_t count, uint32_t thread_count,
                       struct io **out);
 

@@ -139,6 +139,129 @@ TEST(fills_several_buffers_in_order)
     io_destroy(io);
 }
 
+static void submit_kind(struct probe *probe, enum io_kind kind, uint32_t member,
+                        uint64_t offset_bytes, size_t bytes, uint64_t deadline_ns)
+{
+    memset(probe, 0, sizeof *probe);
+    memset(probe->buffer, 0xa5, sizeof probe->buffer);
+    probe->iov = (struct iovec){.iov_base = probe->buffer, .iov_len = bytes};
+    probe->request = (struct io_request){
+        .kind = kind,
+        .member = member,
+        .offset_bytes = offset_bytes,
+        .iov = kind == IO_WRITE ? &probe->iov : NULL,
+        .iov_count = kind == IO_WRITE,
+        .zero_bytes = kind == IO_ZERO ? bytes : 0,
+        .deadline_ns = deadline_ns,
+        .done = probe_done,
+    };
+    io_submit(io, &probe->request);
+}
+
+/* Anything but a read, from start to end. */
+static int do_once(struct probe *probe, enum io_kind kind, uint32_t member, uint64_t offset_bytes,
+                   size_t bytes)
+{
+    submit_kind(probe, kind, member, offset_bytes, bytes, IO_NEVER);
+    (void)io_run(io, IO_NEVER);
+    return probe->done_count == 1 ? probe->result : 1;
+}
+
+/* Whether member 0 is what set_up() made it, but for [start, end), which is all `value`. */
+static bool differs_only(uint32_t start, uint32_t end, uint8_t value)
+{
+    for (uint32_t b = 0; b < MEMBER_BYTES; b++) {
+        const uint8_t original = (uint8_t)(b * 7 + b / 256);
+        if (disks[0][b] != (b >= start && b < end ? value : original))
+            return false;
+    }
+    return true;
+}
+
+TEST(writes_and_zeros_land)
+{
+    static struct probe probe;
+    uint8_t parts[2][3] = {
+        {1, 2, 3},
+        {4, 5, 6}
+    };
+    const struct iovec iov[] = {
+        {parts[0], 3},
+        {NULL,     0},
+        {parts[1], 3}
+    };
+
+    SET_UP();
+    CHECK_EQ(do_once(&probe, IO_WRITE, 0, 100, 50), 0);
+    CHECK(differs_only(100, 150, 0xa5));
+    CHECK_EQ(do_once(&probe, IO_ZERO, 0, 100, 50), 0);
+    CHECK(differs_only(100, 150, 0));
+    CHECK_EQ(do_once(&probe, IO_FLUSH, 0, 0, 0), 0);
+    CHECK_EQ(do_once(&probe, IO_FLUSH, 0, UINT64_MAX, 0), 0); /* the place says nothing */
+    CHECK_EQ(members[0].reads, 0);
+    CHECK_EQ(members[0].writes, 1);
+    CHECK_EQ(members[0].flushes, 2);
+    CHECK_EQ(members[0].zeros, 1);
+    submit_kind(&probe, IO_WRITE, 1, 7, 1, IO_NEVER);
+    probe.request.iov = iov;
+    probe.request.iov_count = ARRAY_COUNT(iov);
+    CHECK_EQ(io_run(io, 0), 1);
+    CHECK_MEM(disks[1] + 7, parts, sizeof parts);
+    CHECK_EQ(do_once(&probe, IO_ZERO, 0, 0, 0), 0);
+    CHECK_EQ(do_once(&probe, IO_WRITE, 0, MEMBER_BYTES, 0), 0);
+    CHECK(differs_only(100, 150, 0));
+    io_destroy(io);
+}
+
+TEST(what_must_not_be_written_is_not)
+{
+    static struct probe probe;
+
+    SET_UP();
+    CHECK_EQ(do_once(&probe, IO_WRITE, 0, MEMBER_BYTES - 10, 11), -ENXIO);
+    CHECK_EQ(do_once(&probe, IO_ZERO, 0, MEMBER_BYTES - 10, 11), -ENXIO);
+    CHECK_EQ(do_once(&probe, IO_ZERO, 0, UINT64_MAX, 2), -ENXIO);
+    members[0].bad_start_bytes = 1000;
+    members[0].bad_end_bytes = 1100;
+    CHECK_EQ(do_once(&probe, IO_WRITE, 0, 900, 101), -EIO);
+    CHECK_EQ(do_once(&probe, IO_ZERO, 0, 1099, 1), -EIO);
+    CHECK_EQ(do_once(&probe, IO_FLUSH, 0, 1000, 0), 0);
+    members[0].bad_end_bytes = 1000;
+    members[0].read_only = true;
+    CHECK_EQ(do_once(&probe, IO_WRITE, 0, 0, 10), -EROFS);
+    CHECK_EQ(do_once(&probe, IO_ZERO, 0, 0, 10), -EROFS);
+    CHECK_EQ(do_once(&probe, IO_FLUSH, 0, 0, 0), 0);
+    CHECK_EQ(read_once(&probe, 0, 0, 10), 0);
+    members[0].gone = true;
+    CHECK_EQ(do_once(&probe, IO_WRITE, 0, 0, 10), -ENODEV);
+    CHECK_EQ(do_once(&probe, IO_FLUSH, 0, 0, 0), -ENODEV);
+    CHECK(differs_only(0, 0, 0));
+    io_destroy(io);
+}
+
+/* It lands when it completes, from the buffer as it is then; after a deadline not at all. */
+TEST(a_write_lands_in_its_time)
+{
+    static struct probe probe;
+    static struct probe late;
+
+    SET_UP();
+    members[0].latency_ns = 100;
+    submit_kind(&probe, IO_WRITE, 0, 0, 10, IO_NEVER);
+    submit_kind(&late, IO_WRITE, 0, 20, 10, 99);
+    CHECK_EQ(io_run(io, 98), 0);
+    CHECK(differs_only(0, 0, 0));
+    CHECK_EQ(io_run(io, IO_NEVER), 1);
+    CHECK_EQ(late.result, -ETIMEDOUT);
+    CHECK(differs_only(0, 0, 0));
+    CHECK_EQ(io_run(io, IO_NEVER), 1);
+    CHECK_EQ(probe.result, 0);
+    CHECK(differs_only(0, 10, 0xa5));
+    CHECK_EQ(io_run(io, 1000), 0);
+    CHECK(differs_only(0, 10, 0xa5));
+    io_destroy(io);
+}
+
 TEST(nothing_is_called_back_by_submit)
 {
     static struct probe probe;
@@ -403,6 +526,9 @@ TEST(destroying_nothing_is_allowed)
 TEST_MAIN({
     RUN(reads_what_is_there);
     RUN(fills_several_buffers_in_order);
+    RUN(writes_and_zeros_land);
+    RUN(what_must_not_be_written_is_not);
+    RUN(a_write_lands_in_its_time);
     RUN(nothing_is_called_back_by_submit);
     RUN(past_the_end_is_enxio);
     RUN(bad_bytes_are_eio_and_their_neighbours_are_not);

@@ -2,8 +2,9 @@
 /* test_io_threads.c - member I/O by a pool of threads, over real files.
  *
  * What a file can't be made to do at will (hang, fail, return less, be interrupted) is
- * done by a pread() of our own, which the linker takes before that of the C library.
- * It looks for the descriptor's rule and otherwise is the system call. */
+ * done by a pread(), pwrite() and so on of our own, which the linker takes before those
+ * of the C library.  They look for the rule of the descriptor's file and otherwise are
+ * the system calls. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +12,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,21 +29,39 @@
 #define UNTOUCHED      0xee
 #define NOT_DONE       1 /* no result of a request */
 
-/* ---- our pread() ---- */
+/* ---- our system calls ---- */
 
 enum rule {
     RULE_NONE,
-    RULE_HANG, /* wait for the gate, then read */
+    RULE_HANG, /* wait for the gate, then go on */
     RULE_EIO,
-    RULE_SHORT,     /* return a third of what was asked for */
+    RULE_SHORT,     /* do a third of what was asked for */
     RULE_INTERRUPT, /* EINTR two times of three */
+    RULE_FULL,      /* write a third, then ENOSPC */
+    RULE_NOTHING,   /* write nothing, without an error */
+    RULE_NO_DSYNC,  /* EOPNOTSUPP for a write that is to be durable */
+    RULE_NO_SYNC,   /* the same, and EIO for what is done instead */
+    RULE_NO_HOLES,  /* EOPNOTSUPP for holes */
+    RULE_NO_ZEROS,  /* EINVAL for all of fallocate() */
+};
+
+enum call {
+    CALL_PREAD,
+    CALL_PWRITE,
+    CALL_PWRITE_DSYNC,
+    CALL_SYNC,
+    CALL_HOLE,
+    CALL_ZERO_RANGE,
+    CALL_KINDS,
 };
 
 static pthread_mutex_t rule_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t rule_changed = PTHREAD_COND_INITIALIZER;
 static enum rule rules[FILE_COUNT];
 static int files[FILE_COUNT] = {-1, -1, -1};
+static ino_t inodes[FILE_COUNT];
 static uint32_t calls[FILE_COUNT];
+static uint32_t calls_by_kind[FILE_COUNT][CALL_KINDS];
 static uint32_t hanging[FILE_COUNT];
 static uint32_t hanging_max[FILE_COUNT];
 
@@ -55,28 +75,108 @@ static void hang(int file)
     hanging[file]--;
 }
 
+/* Which of our files it is: by what is open, since it may be a duplicate. */
+static int file_of(int fd)
+{
+    struct stat status;
+
+    if (fstat(fd, &status) == 0)
+        for (int file = 0; file < FILE_COUNT; file++)
+            if (inodes[file] == status.st_ino)
+                return file;
+    return -1;
+}
+
+/* Count the call and follow the rule.  0, or the errno to fail with; may make *bytes less. */
+static int obey(int fd, enum call kind, size_t *bytes)
+{
+    const int file = file_of(fd);
+
+    if (file < 0)
+        return 0;
+    (void)pthread_mutex_lock(&rule_lock);
+    const enum rule rule = rules[file];
+    const uint32_t call = calls[file]++;
+    calls_by_kind[file][kind]++;
+    if (rule == RULE_HANG)
+        hang(file);
+    (void)pthread_mutex_unlock(&rule_lock);
+
+    switch (rule) {
+    case RULE_NONE:
+    case RULE_HANG:
+        return 0;
+    case RULE_EIO:
+        return EIO;
+    case RULE_SHORT:
+        *bytes = (*bytes + 2) / 3;
+        return 0;
+    case RULE_INTERRUPT:
+        return call % 3 != 2 ? EINTR : 0;
+    case RULE_FULL:
+        *bytes = (*bytes + 2) / 3;
+        return call > 0 ? ENOSPC : 0;
+    case RULE_NOTHING:
+        *bytes = 0;
+        return 0;
+    case RULE_NO_DSYNC:
+        return kind == CALL_PWRITE_DSYNC ? EOPNOTSUPP : 0;
+    case RULE_NO_SYNC:
+        return kind == CALL_PWRITE_DSYNC ? EOPNOTSUPP : kind == CALL_SYNC ? EIO : 0;
+    case RULE_NO_HOLES:
+        return kind == CALL_HOLE ? EOPNOTSUPP : 0;
+    case RULE_NO_ZEROS:
+        return kind == CALL_HOLE || kind == CALL_ZERO_RANGE ? EINVAL : 0;
+    }
+    return 0;
+}
+
+static long fail_with(int error)
+{
+    errno = error;
+    return -1;
+}
+
 ssize_t pread(int fd, void *buffer, size_t bytes, off_t offset)
 {
-    enum rule rule = RULE_NONE;
-    uint32_t call = 0;
+    const int error = obey(fd, CALL_PREAD, &bytes);
 
-    (void)pthread_mutex_lock(&rule_lock);
-    for (int file = 0; file < FILE_COUNT; file++) {
-        if (files[file] != fd)
-            continue;
-        rule = rules[file];
-        call = calls[file]++;
-        if (rule == RULE_HANG)
-            hang(file);
-    }
-    (void)pthread_mutex_unlock(&rule_lock);
-    if (rule == RULE_EIO || (rule == RULE_INTERRUPT && call % 3 != 2)) {
-        errno = rule == RULE_EIO ? EIO : EINTR;
-        return -1;
-    }
-    if (rule == RULE_SHORT)
-        bytes = (bytes + 2) / 3;
-    return syscall(SYS_pread64, fd, buffer, bytes, offset);
+    return error != 0 ? fail_with(error) : syscall(SYS_pread64, fd, buffer, bytes, offset);
+}
+
+ssize_t pwrite(int fd, const void *buffer, size_t bytes, off_t offset)
+{
+    const int error = obey(fd, CALL_PWRITE, &bytes);
+
+    return error != 0 ? fail_with(error) : syscall(SYS_pwrite64, fd, buffer, bytes, offset);
+}
+
+ssize_t pwritev2(int fd, const struct iovec *iov, int count, off_t offset, int flags)
+{
+    struct iovec less = iov[0];
+    const int error = obey(fd, flags == RWF_DSYNC ? CALL_PWRITE_DSYNC : CALL_PWRITE, &less.iov_len);
+
+    if (count != 1)
+        abort();
+    return error != 0 ? fail_with(error)
+                      : syscall(SYS_pwritev2, fd, &less, 1L, (long)offset, 0L, (long)flags);
+}
+
+int fdatasync(int fd)
+{
+    size_t bytes = 0;
+    const int error = obey(fd, CALL_SYNC, &bytes);
+
+    return (int)(error != 0 ? fail_with(error) : syscall(SYS_fdatasync, fd));
+}
+
+int fallocate(int fd, int mode, off_t offset, off_t length)
+{
+    size_t bytes = 0;
+    const int error =
+        obey(fd, (mode & FALLOC_FL_PUNCH_HOLE) != 0 ? CALL_HOLE : CALL_ZERO_RANGE, &bytes);
+
+    return (int)(error != 0 ? fail_with(error) : syscall(SYS_fallocate, fd, mode, offset, length));
 }
 
 static void set_rule(int file, enum rule rule)
@@ -91,6 +191,14 @@ static uint32_t calls_of(int file)
 {
     (void)pthread_mutex_lock(&rule_lock);
     const uint32_t count = calls[file];
+    (void)pthread_mutex_unlock(&rule_lock);
+    return count;
+}
+
+static uint32_t calls_of_kind(int file, enum call kind)
+{
+    (void)pthread_mutex_lock(&rule_lock);
+    const uint32_t count = calls_by_kind[file][kind];
     (void)pthread_mutex_unlock(&rule_lock);
     return count;
 }
@@ -139,6 +247,18 @@ static uint32_t task_count(void)
         count++;
     if (tasks != NULL)
         (void)closedir(tasks);
+    return count;
+}
+
+static uint32_t descriptor_count(void)
+{
+    DIR *descriptors = opendir("/proc/self/fd");
+    uint32_t count = 0;
+
+    while (descriptors != NULL && readdir(descriptors) != NULL)
+        count++;
+    if (descriptors != NULL)
+        (void)closedir(descriptors);
     return count;
 }
 
@@ -225,6 +345,10 @@ static void make_files(void)
         if (contents[f] == NULL || files[f] < 0)
             abort();
         (void)unlink(path);
+        struct stat status;
+        if (fstat(files[f], &status) < 0)
+            abort();
+        inodes[f] = status.st_ino;
         for (uint32_t b = 0; b < FILE_BYTES; b++)
             contents[f][b] = (uint8_t)(b * 13 + b / 251 + b / 65536 + (uint32_t)f * 77);
         if (pwrite(files[f], contents[f], FILE_BYTES, 0) != FILE_BYTES)
@@ -238,6 +362,7 @@ static void set_up(uint32_t thread_count)
         set_rule(f, RULE_NONE);
         (void)pthread_mutex_lock(&rule_lock);
         calls[f] = 0;
+        memset(calls_by_kind[f], 0, sizeof calls_by_kind[f]);
         hanging_max[f] = 0;
         (void)pthread_mutex_unlock(&rule_lock);
         extents[f] = (struct io_extent){.fd = files[f], .length_bytes = FILE_BYTES};
@@ -315,6 +440,77 @@ static bool untouched(const uint8_t *buffer, size_t bytes)
         if (buffer[i] != UNTOUCHED)
             return false;
     return true;
+}
+
+/* ---- writing ---- */
+
+/* Fill the buffer with what nobody else writes. */
+static void fill(struct probe *probe, uint32_t pattern)
+{
+    for (size_t b = 0; b < probe->bytes; b++)
+        probe->buffer[b] = (uint8_t)(pattern * 31 + b * 7 + b / 256);
+}
+
+static void prepare_write(struct probe *probe, uint32_t member, uint64_t offset_bytes,
+                          uint64_t deadline_ns, uint32_t pattern)
+{
+    prepare(probe, member, offset_bytes, deadline_ns);
+    probe->request.kind = IO_WRITE;
+    fill(probe, pattern);
+}
+
+static int write_once(struct probe *probe, uint32_t member, uint64_t offset_bytes, uint32_t pattern,
+                      bool fua)
+{
+    prepare_write(probe, member, offset_bytes, IO_NEVER, pattern);
+    probe->request.fua = fua;
+    submit(probe);
+    return await(probe) ? probe->result : NOT_DONE;
+}
+
+/* A flush, or the zeroing of a range. */
+static int without_data(struct probe *probe, enum io_kind kind, uint32_t member,
+                        uint64_t offset_bytes, uint64_t zero_bytes)
+{
+    prepare(probe, member, offset_bytes, IO_NEVER);
+    probe->request.kind = kind;
+    probe->request.iov = NULL;
+    probe->request.iov_count = 0;
+    probe->request.zero_bytes = zero_bytes;
+    submit(probe);
+    return await(probe) ? probe->result : NOT_DONE;
+}
+
+/* Whether a file holds what `shadow` says, and is as long as it was. */
+static bool file_is(int file, const uint8_t *shadow)
+{
+    uint8_t *found = malloc(FILE_BYTES + 1);
+    const bool same =
+        syscall(SYS_pread64, files[file], found, (size_t)FILE_BYTES + 1, (off_t)0) == FILE_BYTES &&
+        memcmp(found, shadow, FILE_BYTES) == 0;
+
+    free(found);
+    return same;
+}
+
+/* The file as all tests expect it. */
+static void put_back(int file)
+{
+    set_rule(file, RULE_NONE);
+    if (ftruncate(files[file], FILE_BYTES) < 0 ||
+        syscall(SYS_pwrite64, files[file], contents[file], (size_t)FILE_BYTES, (off_t)0) !=
+            FILE_BYTES)
+        abort();
+}
+
+static uint8_t *shadow_of(int file)
+{
+    uint8_t *shadow = malloc(FILE_BYTES);
+
+    if (shadow == NULL)
+        abort();
+    memcpy(shadow, contents[file], FILE_BYTES);
+    return shadow;
 }
 
 static uint64_t random_state = 1;
@@ -768,6 +964,424 @@ TEST(giving_up_races_with_copying)
     tear_down();
 }
 
+/* ---- writing ---- */
+
+TEST(writes_of_every_size_and_place)
+{
+    static const size_t sizes[] = {0,
+                                   1,
+                                   511,
+                                   4096,
+                                   BOUNCE_BYTES - 1,
+                                   BOUNCE_BYTES,
+                                   BOUNCE_BYTES + 1,
+                                   3 * BOUNCE_BYTES + 7,
+                                   FILE_BYTES};
+    struct probe probe = {.buffer = malloc(FILE_BYTES)};
+    uint8_t *shadow = shadow_of(1);
+    uint32_t pattern = 0;
+
+    SET_UP(2);
+    for (size_t s = 0; s < ARRAY_COUNT(sizes); s++) {
+        const uint64_t last = FILE_BYTES - sizes[s];
+        const uint64_t offsets[] = {0, MIN(UINT64_C(1001), last), last};
+
+        probe.bytes = sizes[s];
+        for (size_t o = 0; o < ARRAY_COUNT(offsets); o++) {
+            pattern++;
+            CHECK_EQ(write_once(&probe, 1, offsets[o], pattern, pattern % 2 == 0), 0);
+            memcpy(shadow + offsets[o], probe.buffer, probe.bytes);
+            CHECK(file_is(1, shadow));
+        }
+    }
+    CHECK(file_is(0, contents[0]));
+    CHECK(file_is(2, contents[2]));
+    CHECK_EQ(calls_of_kind(1, CALL_SYNC), 0);
+    CHECK_EQ(calls_of_kind(1, CALL_PREAD), 0);
+    put_back(1);
+    free(shadow);
+    free(probe.buffer);
+    tear_down();
+}
+
+TEST(gathers_many_buffers_in_order)
+{
+    enum { BUFFERS = 600, BUFFER_BYTES = 2048, OFFSET = 333 };
+    static uint8_t buffers[BUFFERS][BUFFER_BYTES];
+    struct iovec iov[BUFFERS];
+    struct probe probe = {.buffer = buffers[0], .bytes = 1};
+    uint8_t *shadow = shadow_of(0);
+    uint8_t *expected = shadow + OFFSET;
+
+    SET_UP(1);
+    prepare(&probe, 0, OFFSET, IO_NEVER);
+    for (uint32_t i = 0; i < BUFFERS; i++) {
+        iov[i] = (struct iovec){buffers[i], i % 7 == 3 ? 0 : 1 + next_random(BUFFER_BYTES)};
+        memset(buffers[i], (int)(1 + i % 250), BUFFER_BYTES);
+        memset(expected, (int)(1 + i % 250), iov[i].iov_len);
+        expected += iov[i].iov_len;
+    }
+    iov[3].iov_base = NULL;
+    probe.request.kind = IO_WRITE;
+    probe.request.iov = iov;
+    probe.request.iov_count = BUFFERS;
+    CHECK(io_request_bytes(&probe.request) > 2 * BOUNCE_BYTES);
+    submit(&probe);
+    CHECK(await(&probe));
+    CHECK_EQ(probe.result, 0);
+    CHECK(file_is(0, shadow));
+    put_back(0);
+    free(shadow);
+    tear_down();
+}
+
+TEST(a_write_stays_inside_its_extent)
+{
+    struct probe probe = {.buffer = malloc(1000), .bytes = 1000};
+    const struct io_extent range = {.fd = files[1], .offset_bytes = 5000, .length_bytes = 2000};
+    uint8_t *shadow = shadow_of(1);
+
+    SET_UP(1);
+    io_destroy(io);
+    CHECK_EQ(io_threads_create(&range, 1, 1, &io), 0);
+    CHECK_EQ(write_once(&probe, 0, 1001, 1, false), -ENXIO);
+    CHECK_EQ(write_once(&probe, 0, UINT64_MAX - 10, 1, true), -ENXIO);
+    CHECK_EQ(without_data(&probe, IO_ZERO, 0, 1001, 1000), -ENXIO);
+    CHECK_EQ(without_data(&probe, IO_ZERO, 0, 1001, UINT64_MAX), -ENXIO);
+    CHECK_EQ(calls_of(1), 0); /* no thread was bothered */
+    CHECK_EQ(write_once(&probe, 0, 1000, 2, false), 0);
+    memcpy(shadow + 6000, probe.buffer, 1000);
+    CHECK_EQ(without_data(&probe, IO_ZERO, 0, 0, 100), 0);
+    memset(shadow + 5000, 0, 100);
+    CHECK_EQ(without_data(&probe, IO_FLUSH, 0, 0, 0), 0);
+    CHECK(file_is(1, shadow));
+    put_back(1);
+    free(shadow);
+    free(probe.buffer);
+    tear_down();
+}
+
+TEST(nothing_makes_a_file_longer)
+{
+    struct probe probe = {.buffer = malloc(3 * BOUNCE_BYTES), .bytes = 3 * BOUNCE_BYTES};
+    struct stat status;
+
+    SET_UP(2);
+    CHECK_EQ(ftruncate(files[0], 2 * BOUNCE_BYTES + 100), 0);
+    CHECK_EQ(write_once(&probe, 0, 0, 1, false), -ENXIO);
+    CHECK_EQ(write_once(&probe, 0, 0, 1, true), -ENXIO);
+    CHECK_EQ(without_data(&probe, IO_ZERO, 0, 0, 3 * BOUNCE_BYTES), -ENXIO);
+    set_rule(0, RULE_NO_ZEROS);
+    CHECK_EQ(without_data(&probe, IO_ZERO, 0, 0, 3 * BOUNCE_BYTES), -ENXIO);
+    CHECK_EQ(fstat(files[0], &status), 0);
+    CHECK_EQ(status.st_size, 2 * BOUNCE_BYTES + 100);
+    probe.bytes = 2 * BOUNCE_BYTES + 100;
+    CHECK_EQ(write_once(&probe, 0, 0, 1, false), 0);
+    probe.bytes = 1;
+    CHECK_EQ(write_once(&probe, 0, 2 * BOUNCE_BYTES + 100, 1, false), -ENXIO);
+    put_back(0);
+    free(probe.buffer);
+    tear_down();
+}
+
+TEST(short_and_interrupted_writes_go_on)
+{
+    struct probe probe = {.buffer = malloc(FILE_BYTES), .bytes = 3 * BOUNCE_BYTES + 100};
+
+    SET_UP(2);
+    for (int file = 0; file < 2; file++)
+        for (uint32_t fua = 0; fua < 2; fua++) {
+            uint8_t *shadow = shadow_of(file);
+            set_rule(file, file == 0 ? RULE_SHORT : RULE_INTERRUPT);
+            CHECK_EQ(write_once(&probe, (uint32_t)file, 777, 1, fua == 1), 0);
+            memcpy(shadow + 777, probe.buffer, probe.bytes);
+            CHECK(file_is(file, shadow));
+            put_back(file);
+            free(shadow);
+        }
+    CHECK_EQ(calls_of_kind(1, CALL_PWRITE), 3 * 4);
+    CHECK_EQ(calls_of_kind(1, CALL_PWRITE_DSYNC), 3 * 4);
+    set_rule(2, RULE_INTERRUPT);
+    CHECK_EQ(without_data(&probe, IO_FLUSH, 2, 0, 0), 0);
+    CHECK_EQ(calls_of_kind(2, CALL_SYNC), 3);
+    CHECK_EQ(without_data(&probe, IO_ZERO, 2, 0, 4096), 0);
+    CHECK_EQ(calls_of_kind(2, CALL_HOLE), 3);
+    put_back(2);
+    free(probe.buffer);
+    tear_down();
+}
+
+TEST(what_is_not_written_is_an_error)
+{
+    struct probe probe = {.buffer = malloc(8192), .bytes = 8192};
+    const int read_only = open("/proc/self/exe", O_RDONLY);
+    const struct io_extent extent = {.fd = read_only, .length_bytes = 8192};
+
+    SET_UP(2);
+    set_rule(0, RULE_EIO);
+    CHECK_EQ(write_once(&probe, 0, 0, 1, false), -EIO);
+    CHECK_EQ(write_once(&probe, 0, 0, 1, true), -EIO);
+    CHECK_EQ(without_data(&probe, IO_FLUSH, 0, 0, 0), -EIO);
+    CHECK_EQ(without_data(&probe, IO_ZERO, 0, 0, 4096), -EIO);
+    CHECK_EQ(calls_of_kind(0, CALL_ZERO_RANGE), 0); /* not something to be tried in another way */
+    set_rule(0, RULE_NONE);
+    CHECK(file_is(0, contents[0]));
+    set_rule(1, RULE_FULL);
+    CHECK_EQ(write_once(&probe, 1, 0, 1, false), -ENOSPC);
+    set_rule(2, RULE_NOTHING);
+    CHECK_EQ(write_once(&probe, 2, 0, 1, false), -EIO);
+    CHECK_EQ(write_once(&probe, 2, 0, 1, true), -EIO);
+    put_back(1);
+    put_back(2);
+    io_destroy(io);
+    CHECK_EQ(io_threads_create(&extent, 1, 1, &io), 0);
+    CHECK_EQ(write_once(&probe, 0, 0, 1, false), -EBADF);
+    CHECK_EQ(write_once(&probe, 0, 0, 1, true), -EBADF);
+    CHECK_EQ(without_data(&probe, IO_ZERO, 0, 0, 4096), -EBADF);
+    tear_down();
+    (void)close(read_only);
+    free(probe.buffer);
+}
+
+TEST(fua_is_durable_in_one_way_or_another)
+{
+    struct probe probe = {.buffer = malloc(2 * BOUNCE_BYTES), .bytes = 2 * BOUNCE_BYTES};
+    uint8_t *shadow = shadow_of(0);
+
+    SET_UP(1);
+    CHECK_EQ(write_once(&probe, 0, 512, 1, true), 0);
+    CHECK_EQ(calls_of_kind(0, CALL_PWRITE_DSYNC), 2);
+    CHECK_EQ(calls_of_kind(0, CALL_PWRITE) + calls_of_kind(0, CALL_SYNC), 0);
+    set_rule(0, RULE_NO_DSYNC);
+    CHECK_EQ(write_once(&probe, 0, 512, 2, true), 0);
+    CHECK_EQ(calls_of_kind(0, CALL_PWRITE), 2);
+    CHECK_EQ(calls_of_kind(0, CALL_SYNC), 2);
+    memcpy(shadow + 512, probe.buffer, probe.bytes);
+    CHECK(file_is(0, shadow));
+    set_rule(0, RULE_NO_SYNC);
+    CHECK_EQ(write_once(&probe, 0, 512, 3, true), -EIO);
+    put_back(0);
+    free(shadow);
+    free(probe.buffer);
+    tear_down();
+}
+
+TEST(a_flush_syncs_its_file)
+{
+    struct probe probe = {.buffer = malloc(1), .bytes = 1};
+
+    SET_UP(1);
+    CHECK_EQ(without_data(&probe, IO_FLUSH, 1, 0, 0), 0);
+    CHECK_EQ(calls_of_kind(1, CALL_SYNC), 1);
+    CHECK_EQ(calls_of(0) + calls_of(2), 0);
+    CHECK_EQ(without_data(&probe, IO_FLUSH, 1, UINT64_MAX, 0), 0); /* the place says nothing */
+    CHECK_EQ(calls_of_kind(1, CALL_SYNC), 2);
+    free(probe.buffer);
+    tear_down();
+}
+
+TEST(zeros_by_hole_by_range_or_by_writing)
+{
+    static const enum rule ways[] = {RULE_NONE, RULE_NO_HOLES, RULE_NO_ZEROS};
+    static const uint64_t sizes[] = {0, 1, 4096, 2 * BOUNCE_BYTES + 4096};
+    struct probe probe = {.buffer = malloc(1), .bytes = 1};
+    struct stat before;
+    struct stat after;
+
+    for (size_t w = 0; w < ARRAY_COUNT(ways); w++)
+        for (size_t s = 0; s < ARRAY_COUNT(sizes); s++) {
+            uint8_t *shadow = shadow_of(0);
+
+            SET_UP(1);
+            set_rule(0, ways[w]);
+            CHECK_EQ(fstat(files[0], &before), 0);
+            CHECK_EQ(without_data(&probe, IO_ZERO, 0, 8192, sizes[s]), 0);
+            CHECK_EQ(fstat(files[0], &after), 0);
+            memset(shadow + 8192, 0, sizes[s]);
+            CHECK(file_is(0, shadow));
+            CHECK_EQ(calls_of_kind(0, CALL_HOLE), sizes[s] > 0);
+            CHECK_EQ(calls_of_kind(0, CALL_ZERO_RANGE), sizes[s] > 0 && w > 0);
+            if (w == 0 && sizes[s] >= 4096)
+                CHECK(after.st_blocks < before.st_blocks);
+            if (w == 2)
+                CHECK_EQ(calls_of_kind(0, CALL_PWRITE),
+                         (sizes[s] + BOUNCE_BYTES - 1) / BOUNCE_BYTES);
+            put_back(0);
+            free(shadow);
+            tear_down();
+        }
+    free(probe.buffer);
+}
+
+/* As with reading: request, iov and buffer can't be touched any more after done().  What
+ * lands late is the piece in hand, as it was, and nothing behind it. */
+TEST(a_write_that_was_given_up_lands_from_memory_of_its_own)
+{
+    const size_t bytes = 3 * BOUNCE_BYTES;
+    const size_t header_bytes = 4096;
+    uint8_t *memory = mmap(NULL, header_bytes + bytes, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED);
+    struct probe *probe = (struct probe *)(void *)memory;
+    struct probe other = {.buffer = malloc(BOUNCE_BYTES), .bytes = BOUNCE_BYTES};
+    uint8_t *shadow = shadow_of(0);
+
+    SET_UP(1);
+    probe->buffer = memory + header_bytes;
+    probe->bytes = bytes;
+    set_rule(0, RULE_HANG);
+    prepare_write(probe, 0, 0, io_now(io) + 20 * MILLISECOND_NS, 5);
+    submit(probe);
+    CHECK(await_hanging(0, 1));
+    CHECK(await(probe));
+    CHECK_EQ(probe->result, -ETIMEDOUT);
+    memcpy(shadow, probe->buffer, BOUNCE_BYTES);
+    CHECK_EQ(mprotect(memory, header_bytes + bytes, PROT_NONE), 0);
+    CHECK(file_is(0, contents[0]));
+
+    CHECK(let_go(0));
+    CHECK_EQ(io_run(io, io_now(io) + 50 * MILLISECOND_NS), 0); /* its result is dropped */
+    CHECK_EQ(calls_of(0), 1);
+    CHECK(file_is(0, shadow));
+    CHECK_EQ(read_once(&other, 0, 0), 0);
+    CHECK_MEM(other.buffer, shadow, BOUNCE_BYTES);
+    CHECK_EQ(munmap(memory, header_bytes + bytes), 0);
+    put_back(0);
+    free(other.buffer);
+    free(shadow);
+    tear_down();
+}
+
+/* Deadlines that pass in the middle of copying and writing: the buffer gets another pattern
+ * at once, and nothing of that may ever be in the file. */
+TEST(giving_up_races_with_collecting)
+{
+    enum { REQUESTS = 8, ROUNDS = 100, BYTES = 2 * BOUNCE_BYTES };
+    static struct probe probes[REQUESTS];
+    static uint8_t found[REQUESTS / 2 * BYTES];
+    const uint32_t tasks = task_count();
+    uint32_t timeouts = 0;
+
+    SET_UP(4);
+    for (int file = 0; file < 2; file++)
+        CHECK_EQ(syscall(SYS_pwrite64, files[file], found, sizeof found, (off_t)0), sizeof found);
+    for (uint32_t i = 0; i < REQUESTS; i++) {
+        probes[i].bytes = BYTES;
+        probes[i].buffer = malloc(BYTES);
+    }
+    for (uint32_t round = 1; round <= ROUNDS; round++) {
+        const uint64_t now_ns = io_now(io);
+        uint32_t done = 0;
+
+        for (uint32_t i = 0; i < REQUESTS; i++) { /* each has its own place */
+            prepare(&probes[i], i % 2, i / 2 * BYTES, now_ns + next_random(800) * UINT64_C(1000));
+            probes[i].request.kind = IO_WRITE;
+            memset(probes[i].buffer, (int)round, BYTES);
+            submit(&probes[i]);
+        }
+        while (done < REQUESTS) {
+            done += io_run(io, IO_NEVER);
+            for (uint32_t i = 0; i < REQUESTS; i++)
+                if (probes[i].done_count == 1 && probes[i].result == -ETIMEDOUT) {
+                    memset(probes[i].buffer, UNTOUCHED, BYTES);
+                    probes[i].done_count++;
+                    timeouts++;
+                }
+        }
+    }
+    tear_down();
+    CHECK(await_tasks(tasks)); /* whoever was given up has written what it had in hand */
+    for (int file = 0; file < 2; file++) {
+        CHECK_EQ(syscall(SYS_pread64, files[file], found, sizeof found, (off_t)0), sizeof found);
+        for (size_t b = 0; b < sizeof found; b++)
+            CHECK(found[b] <= ROUNDS);
+        put_back(file);
+    }
+    for (uint32_t i = 0; i < REQUESTS; i++)
+        free(probes[i].buffer);
+    printf("# %u given up, %u written\n", timeouts, ROUNDS * REQUESTS - timeouts);
+    CHECK(timeouts > 0);
+}
+
+/* The owner closes its descriptor and opens something else, which gets the same number: what
+ * lands late still lands where it was meant to. */
+TEST(a_late_write_does_not_follow_the_number_of_its_descriptor)
+{
+    struct probe probe = {.buffer = malloc(4096), .bytes = 4096};
+    uint8_t found[4096];
+    char path[64];
+    char other_path[] = "/tmp/test_io_threads.XXXXXX";
+    const int other = mkstemp(other_path);
+    const uint32_t tasks = task_count();
+    uint8_t *shadow = shadow_of(0);
+
+    CHECK(other >= 0);
+    SET_UP(2);
+    io_destroy(io);
+    const uint32_t descriptors = descriptor_count();
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", files[0]);
+    const int fd = open(path, O_RDWR);
+    CHECK(fd >= 0);
+    const struct io_extent extent = {.fd = fd, .length_bytes = FILE_BYTES};
+    CHECK_EQ(io_threads_create(&extent, 1, 2, &io), 0);
+    set_rule(0, RULE_HANG);
+    prepare_write(&probe, 0, 0, io_now(io) + 20 * MILLISECOND_NS, 9);
+    submit(&probe);
+    CHECK(await_hanging(0, 1));
+    CHECK(await(&probe));
+    CHECK_EQ(probe.result, -ETIMEDOUT);
+    memcpy(shadow, probe.buffer, probe.bytes);
+    tear_down();
+    CHECK_EQ(dup2(other, fd), fd); /* closes it and takes its number */
+    CHECK_EQ(ftruncate(other, 8192), 0);
+
+    CHECK(let_go(0));
+    CHECK(await_tasks(tasks));
+    CHECK(file_is(0, shadow));
+    CHECK_EQ(syscall(SYS_pread64, other, found, sizeof found, (off_t)0), sizeof found);
+    for (size_t b = 0; b < sizeof found; b++)
+        CHECK_EQ(found[b], 0);
+    (void)close(fd);
+    CHECK_EQ(descriptor_count(), descriptors); /* and the duplicate is gone with the thread */
+    (void)close(other);
+    (void)unlink(other_path);
+    put_back(0);
+    free(shadow);
+    free(probe.buffer);
+}
+
+TEST(descriptors_are_duplicated_for_writing_alone)
+{
+    const int read_only = open("/proc/self/exe", O_RDONLY);
+    const struct io_extent reading = {.fd = read_only, .length_bytes = 4096};
+    struct rlimit before;
+
+    SET_UP(1);
+    tear_down();
+    const uint32_t count = descriptor_count();
+    CHECK_EQ(io_threads_create(&reading, 1, 1, &io), 0);
+    CHECK_EQ(descriptor_count(), count);
+    tear_down();
+    CHECK_EQ(io_threads_create(extents, FILE_COUNT, 1, &io), 0);
+    CHECK_EQ(descriptor_count(), count + FILE_COUNT);
+    tear_down();
+    CHECK_EQ(descriptor_count(), count);
+
+    /* None is left, so creation fails and leaves nothing behind. */
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const int next = dup(0);
+    const struct rlimit few = {.rlim_cur = (rlim_t)next + 1, .rlim_max = before.rlim_max};
+    (void)close(next);
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    const int result = io_threads_create(extents, FILE_COUNT, 1, &io);
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    CHECK_EQ(result, -EMFILE);
+    CHECK_EQ(descriptor_count(), count);
+    const struct io_extent closed = {.fd = next, .length_bytes = 4096};
+    CHECK_EQ(io_threads_create(&closed, 1, 1, &io), -EBADF);
+    (void)close(read_only);
+}
+
 /* ---- stuck threads ---- */
 
 TEST(stuck_threads_are_replaced_and_come_back)
@@ -948,6 +1562,19 @@ TEST_MAIN({
     RUN(what_is_read_in_time_is_good_however_late_it_is_fetched);
     RUN(a_read_that_was_given_up_touches_nothing);
     RUN(giving_up_races_with_copying);
+    RUN(writes_of_every_size_and_place);
+    RUN(gathers_many_buffers_in_order);
+    RUN(a_write_stays_inside_its_extent);
+    RUN(nothing_makes_a_file_longer);
+    RUN(short_and_interrupted_writes_go_on);
+    RUN(what_is_not_written_is_an_error);
+    RUN(fua_is_durable_in_one_way_or_another);
+    RUN(a_flush_syncs_its_file);
+    RUN(zeros_by_hole_by_range_or_by_writing);
+    RUN(a_write_that_was_given_up_lands_from_memory_of_its_own);
+    RUN(giving_up_races_with_collecting);
+    RUN(a_late_write_does_not_follow_the_number_of_its_descriptor);
+    RUN(descriptors_are_duplicated_for_writing_alone);
     RUN(stuck_threads_are_replaced_and_come_back);
     RUN(destroying_leaves_no_threads);
     RUN(destroying_with_a_stuck_thread_does_not_wait);

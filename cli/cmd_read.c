@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* cmd_read.c - braid read: the array's bytes, to a file or a pipe. */
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/output.h"
+#include "cli/progress.h"
 
 enum {
     OPTION_OFFSET = OPTION_COMMAND,
@@ -40,35 +38,15 @@ struct reading {
 
     struct flaws flaws[2]; /* by enum braid_flaw */
     uint64_t first_flaw;   /* that ends the reading, in this call of braid_read() */
-    struct timespec started;
-    double shown_s; /* when progress was last shown */
-    bool progress_line;
+    struct progress progress;
 };
-
-static volatile sig_atomic_t interrupted;
-
-/* Once: stop behind what is being read.  Twice: a member hangs, and nobody wants to wait for it. */
-static void on_signal(int signal_number)
-{
-    (void)signal_number;
-    if (interrupted)
-        _exit(EXIT_INTERRUPTED);
-    interrupted = 1;
-}
-
-static void clear_progress(struct reading *reading)
-{
-    if (reading->progress_line)
-        (void)fputs("\r\033[K", stderr);
-    reading->progress_line = false;
-}
 
 static void show_flaw_range(struct reading *reading, struct flaws *flaws)
 {
     if (flaws->end == flaws->start)
         return;
     if (flaws->ranges++ < FLAWS_SHOWN) {
-        clear_progress(reading);
+        progress_clear(&reading->progress);
         complain("%s: bytes %llu to %llu of the array (%llu)", flaws->what,
                  (unsigned long long)flaws->start, (unsigned long long)(flaws->end - 1),
                  (unsigned long long)(flaws->end - flaws->start));
@@ -78,7 +56,9 @@ static void show_flaw_range(struct reading *reading, struct flaws *flaws)
 
 static void on_warn(void *context, const char *text)
 {
-    clear_progress(context);
+    struct reading *reading = context;
+
+    progress_clear(&reading->progress);
     complain("warning: %s", text);
 }
 
@@ -99,30 +79,6 @@ static void on_flaw(void *context, enum braid_flaw flaw, uint64_t offset, uint64
         reading->first_flaw = offset;
 }
 
-static double elapsed_s(const struct reading *reading)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)(now.tv_sec - reading->started.tv_sec) +
-           (double)(now.tv_nsec - reading->started.tv_nsec) / 1e9;
-}
-
-static void show_progress(struct reading *reading, uint64_t done)
-{
-    const double now_s = elapsed_s(reading);
-
-    if (reading->quiet || now_s < 1 || now_s - reading->shown_s < 0.5 || !isatty(STDERR_FILENO))
-        return;
-    const double rate = (double)done / now_s;
-    reading->shown_s = now_s;
-    reading->progress_line = true;
-    (void)fprintf(stderr, "\r\033[K%3.0f%%  %s of %s  %s/s  %.0f s left",
-                  100.0 * (double)done / (double)reading->length, human((int64_t)done),
-                  human((int64_t)reading->length), human((int64_t)rate),
-                  (double)(reading->length - done) / rate);
-}
-
 /* Read and put all of it.  Returns an exit code. */
 static int copy(struct reading *reading, struct braid_array *array, struct output *output)
 {
@@ -137,7 +93,7 @@ static int copy(struct reading *reading, struct braid_array *array, struct outpu
     while (done < reading->length && code == EXIT_DONE) {
         const uint64_t left = reading->length - done;
         size_t bytes = left < BUFFER_BYTES ? (size_t)left : BUFFER_BYTES;
-        if (interrupted) {
+        if (interrupted()) {
             code = EXIT_INTERRUPTED;
             break;
         }
@@ -153,13 +109,13 @@ static int copy(struct reading *reading, struct braid_array *array, struct outpu
         }
         const int written = output_write(output, buffer, bytes);
         if (written < 0) {
-            clear_progress(reading);
+            progress_clear(&reading->progress);
             complain("%s: cannot be written: %s", output->name, strerror(-written));
             code = EXIT_FAILED;
             break;
         }
         done += bytes;
-        show_progress(reading, done);
+        progress_show(&reading->progress, done);
     }
     free(buffer);
     return code;
@@ -167,7 +123,7 @@ static int copy(struct reading *reading, struct braid_array *array, struct outpu
 
 static void summarize(struct reading *reading, const struct output *output, int code)
 {
-    clear_progress(reading);
+    progress_clear(&reading->progress);
     for (int flaw = 0; flaw < 2; flaw++) {
         struct flaws *flaws = &reading->flaws[flaw];
         show_flaw_range(reading, flaws);
@@ -207,7 +163,7 @@ static int read_array(struct reading *reading, struct braid_array *array)
     int code = output_open(&output, reading->output_path, reading->force);
     if (code != 0)
         return code;
-    (void)clock_gettime(CLOCK_MONOTONIC, &reading->started);
+    progress_start(&reading->progress, reading->quiet, reading->length);
     code = copy(reading, array, &output);
     summarize(reading, &output, code);
     const int result = output_close(&output);
@@ -293,7 +249,6 @@ static int run(int argc, char **argv)
         .flaws =
             {[BRAID_UNREADABLE] = {.what = "UNREADABLE"}, [BRAID_IN_DOUBT] = {.what = "IN DOUBT"}},
     };
-    struct sigaction action = {.sa_handler = on_signal};
     struct braid_array *array;
     struct braid_error error;
     int code;
@@ -312,8 +267,7 @@ static int run(int argc, char **argv)
         complain("%s", error.text);
         code = exit_code_of(result);
     } else {
-        (void)sigaction(SIGINT, &action, NULL);
-        (void)sigaction(SIGTERM, &action, NULL);
+        catch_interrupts();
         code = read_array(&reading, array);
         braid_close(array);
     }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* engine.c - reading: plan a window of the request, run its member I/O, compute what was
- * lost, and again, until the request is through.
+/* engine.c - reading and checking: plan a window of the request, run its member I/O, compute
+ * what was lost or compare what is there (check.c), and again, until the request is through.
  *
  *          +-------------------- next window ---------------------+
  *          v                                                      |
  *   plan_read() --> submit member I/O --> all done? --ok--> compute, report flaws
+ *   plan_check()
  *          ^                                  |
  *          |                                error
  *          +--- member failed, range bad, ----+
@@ -15,7 +16,7 @@
  * then marks its sectors as bad, for as long as the array is open, and the planner reads
  * around them.  An error that speaks of the member and not of a place fails the member.
  * Each turn so makes the set of what is usable smaller, and the loop ends. */
-#include "engine/engine.h"
+#include "engine/internal.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -25,65 +26,16 @@
 #include "util/compiler.h"
 
 enum {
-    SECTOR_BYTES = 512,
     WINDOW_SECTORS = 4 << 11,   /* 4 MiB at a time */
     SCRATCH_SECTORS = 16 << 11, /* for sources that the request itself doesn't read */
     PIECES_MAX = 4096,
     SOURCES_MIN = 8192,
-    IO_SECTORS_MAX = 1 << 11, /* 1 MiB in one member I/O */
     IO_BUFFERS_MAX = 512,
     FINE_PIECE_SECTORS = 8, /* what the page cache reads at least */
     BAD_RANGES_MAX = 4096,  /* that a member may gain while it is open */
 };
 
 #define DEFAULT_TIMEOUT_NS 30000000000ULL
-
-/* One member I/O of a window. */
-struct member_io {
-    struct io_request request; /* first, so that one is the other */
-    struct engine *engine;
-    uint64_t member_sector;
-    uint64_t sectors;
-    uint32_t first_iov;
-    int result;
-};
-
-/* The member I/O that may still grow, one for each member. */
-struct open_io {
-    uint32_t io_index; /* UINT32_MAX: none */
-};
-
-struct engine {
-    struct engine_options options;
-    struct plan_slot *slots;
-    struct plan_view view;
-    struct range_set *bad; /* by I/O member */
-    uint64_t *data_offset_bytes;
-
-    struct engine_read *read;
-    uint64_t window_start;   /* sectors of the request that are through */
-    uint64_t window_sectors; /* of the present window */
-    uint64_t piece_limit;
-    struct plan plan;
-    uint8_t **source_buffers; /* by index in plan.sources */
-    struct member_io *ios;
-    uint32_t io_count;
-    struct iovec *iovs; /* of all member I/O of a window; each I/O's are adjacent */
-    struct iovec_place {
-        uint32_t io_index;
-        uint8_t *buffer;
-        uint32_t bytes;
-    } * transfers; /* what becomes the iovs, in order of planning */
-    uint32_t transfer_count;
-    struct open_io *open_ios;
-    uint32_t outstanding;
-    bool failed; /* some member I/O of the window failed */
-    uint8_t *scratch;
-    uint64_t scratch_used_sectors;
-    const uint8_t **recover_buffers;
-    struct parity_chunk *recover_chunks;
-    struct io_timer restart; /* gets the window out of a callback of the last I/O */
-};
 
 static void window_start(struct engine *engine);
 
@@ -147,7 +99,7 @@ static void io_failed(struct engine *engine, const struct member_io *io)
 /* Pieces of this size keep a member I/O and the scratch memory of a row within bounds. */
 static uint64_t coarse_piece_limit(const struct engine *engine)
 {
-    return MIN((uint64_t)IO_SECTORS_MAX,
+    return MIN((uint64_t)ENGINE_PIECE_SECTORS,
                (uint64_t)SCRATCH_SECTORS / engine->options.geometry->slot_count);
 }
 
@@ -156,7 +108,7 @@ static uint8_t *request_buffer(const struct engine *engine, uint64_t request_sec
     return engine->read->buffer + (engine->window_start + request_sector) * SECTOR_BYTES;
 }
 
-static enum parity_role parity_role(enum plan_role role)
+enum parity_role engine_parity_role(enum plan_role role)
 {
     switch (role) {
     case PLAN_ROLE_DATA:
@@ -172,14 +124,14 @@ static enum parity_role parity_role(enum plan_role role)
 static void compute(struct engine *engine, const struct plan_piece *piece)
 {
     const struct parity_chunk wanted = {.role = PARITY_ROLE_DATA, .exponent = piece->exponent};
-    const struct parity_chunk other = {.role = parity_role(piece->other_role),
+    const struct parity_chunk other = {.role = engine_parity_role(piece->other_role),
                                        .exponent = piece->other_exponent};
 
     for (uint32_t i = 0; i < piece->source_count; i++) {
         const uint32_t index = piece->first_source + i;
         const struct plan_source *source = &engine->plan.sources[index];
         engine->recover_chunks[i] = (struct parity_chunk){
-            .role = parity_role(source->role),
+            .role = engine_parity_role(source->role),
             .exponent = source->exponent,
         };
         engine->recover_buffers[i] = engine->source_buffers[index];
@@ -201,6 +153,24 @@ static void report(struct engine *engine, const struct plan_piece *piece, enum e
                    piece->sectors);
 }
 
+static uint64_t request_sectors(const struct engine *engine)
+{
+    return engine->read != NULL ? engine->read->sectors : engine->check->sectors;
+}
+
+static void request_finish(struct engine *engine)
+{
+    struct engine_read *read = engine->read;
+    struct engine_check *check = engine->check;
+
+    engine->read = NULL;
+    engine->check = NULL;
+    if (read != NULL)
+        read->done(read);
+    else
+        check->done(check);
+}
+
 /* All member I/O of the window went well: compute the rest of it, and go on. */
 static void window_finish(struct engine *engine)
 {
@@ -218,17 +188,18 @@ static void window_finish(struct engine *engine)
             memset(request_buffer(engine, piece->request_sector), 0, piece->sectors * SECTOR_BYTES);
             report(engine, piece, ENGINE_UNREADABLE);
             break;
+        case PLAN_CHECK:
+        case PLAN_UNCHECKED:
+            engine_check_piece(engine, piece);
+            break;
         }
     }
     engine->window_start += engine->window_sectors;
     engine->piece_limit = coarse_piece_limit(engine);
-    if (engine->window_start < engine->read->sectors) {
+    if (engine->window_start < request_sectors(engine))
         window_start(engine);
-        return;
-    }
-    struct engine_read *read = engine->read;
-    engine->read = NULL;
-    read->done(read);
+    else
+        request_finish(engine);
 }
 
 static void window_io_done(struct engine *engine)
@@ -276,7 +247,7 @@ static void add_transfer(struct engine *engine, uint32_t io_member, uint64_t mem
     const bool fine = engine->piece_limit <= FINE_PIECE_SECTORS;
 
     if (io == NULL || fine || io->member_sector + io->sectors != member_sector ||
-        io->sectors + sectors > IO_SECTORS_MAX || io->request.iov_count == IO_BUFFERS_MAX) {
+        io->sectors + sectors > ENGINE_PIECE_SECTORS || io->request.iov_count == IO_BUFFERS_MAX) {
         open->io_index = engine->io_count++;
         io = &engine->ios[open->io_index];
         *io = (struct member_io){
@@ -310,7 +281,7 @@ static void add_sources(struct engine *engine, const struct plan_piece *piece)
         engine->source_buffers[index] =
             engine->scratch + engine->scratch_used_sectors * SECTOR_BYTES;
         engine->scratch_used_sectors += piece->sectors;
-        add_transfer(engine, source->io_member, piece->member_sector, piece->sectors,
+        add_transfer(engine, source->io_member, source->member_sector, piece->sectors,
                      engine->source_buffers[index]);
     }
 }
@@ -343,11 +314,21 @@ static void submit_all(struct engine *engine)
     }
 }
 
+/* Plan the next window.  Returns its sectors. */
+static uint64_t plan_window(struct engine *engine)
+{
+    const uint64_t sectors =
+        MIN(request_sectors(engine) - engine->window_start, (uint64_t)WINDOW_SECTORS);
+
+    if (engine->read != NULL)
+        return plan_read(&engine->view, engine->read->volume_sector + engine->window_start, sectors,
+                         engine->piece_limit, &engine->plan);
+    return plan_check(&engine->view, engine->check->sector + engine->window_start, sectors,
+                      engine->piece_limit, &engine->plan);
+}
+
 static void window_start(struct engine *engine)
 {
-    const struct engine_read *read = engine->read;
-    const uint64_t left = read->sectors - engine->window_start;
-
     engine->io_count = 0;
     engine->transfer_count = 0;
     engine->scratch_used_sectors = 0;
@@ -355,15 +336,13 @@ static void window_start(struct engine *engine)
     for (uint32_t i = 0; i < engine->options.io_member_count; i++)
         engine->open_ios[i].io_index = UINT32_MAX;
 
-    engine->window_sectors =
-        plan_read(&engine->view, read->volume_sector + engine->window_start,
-                  MIN(left, (uint64_t)WINDOW_SECTORS), engine->piece_limit, &engine->plan);
+    engine->window_sectors = plan_window(engine);
     for (uint32_t i = 0; i < engine->plan.piece_count; i++) {
         const struct plan_piece *piece = &engine->plan.pieces[i];
         if (piece->kind == PLAN_DIRECT)
             add_transfer(engine, piece->io_member, piece->member_sector, piece->sectors,
                          request_buffer(engine, piece->request_sector));
-        else if (piece->kind == PLAN_RECONSTRUCT)
+        else
             add_sources(engine, piece);
     }
     if (engine->io_count == 0)
@@ -372,14 +351,27 @@ static void window_start(struct engine *engine)
         submit_all(engine);
 }
 
-void engine_read(struct engine *engine, struct engine_read *read)
+static void request_start(struct engine *engine)
 {
-    assert(engine->read == NULL);
-    assert(read->sectors >= 1 && read->done != NULL);
-    engine->read = read;
     engine->window_start = 0;
     engine->piece_limit = coarse_piece_limit(engine);
     window_start(engine);
+}
+
+void engine_read(struct engine *engine, struct engine_read *read)
+{
+    assert(engine->read == NULL && engine->check == NULL);
+    assert(read->sectors >= 1 && read->done != NULL);
+    engine->read = read;
+    request_start(engine);
+}
+
+void engine_check(struct engine *engine, struct engine_check *check)
+{
+    assert(engine->read == NULL && engine->check == NULL);
+    assert(check->sectors >= 1 && check->done != NULL);
+    engine->check = check;
+    request_start(engine);
 }
 
 /* Give each member a set of bad ranges of its own, with room to grow. */
@@ -441,11 +433,14 @@ int engine_create(const struct engine_options *options, struct engine **out)
     engine->recover_buffers = calloc(slot_count, sizeof *engine->recover_buffers);
     engine->recover_chunks = calloc(slot_count, sizeof *engine->recover_chunks);
     engine->scratch = aligned_alloc(4096, scratch_bytes(options->geometry));
+    for (uint32_t i = 0; i < ARRAY_COUNT(engine->computed); i++)
+        engine->computed[i] = aligned_alloc(4096, (size_t)ENGINE_PIECE_SECTORS * SECTOR_BYTES);
     if (engine->slots == NULL || engine->bad == NULL || engine->data_offset_bytes == NULL ||
         engine->open_ios == NULL || engine->plan.pieces == NULL || engine->plan.sources == NULL ||
         engine->source_buffers == NULL || engine->ios == NULL || engine->iovs == NULL ||
         engine->transfers == NULL || engine->recover_buffers == NULL ||
-        engine->recover_chunks == NULL || engine->scratch == NULL)
+        engine->recover_chunks == NULL || engine->scratch == NULL || engine->computed[0] == NULL ||
+        engine->computed[1] == NULL)
         goto fail;
     memcpy(engine->slots, options->slots, slot_count * sizeof *engine->slots);
     memcpy(engine->data_offset_bytes, options->data_offset_bytes,
@@ -472,7 +467,7 @@ void engine_destroy(struct engine *engine)
 {
     if (engine == NULL)
         return;
-    assert(engine->read == NULL);
+    assert(engine->read == NULL && engine->check == NULL);
     for (uint32_t i = 0; engine->bad != NULL && i < engine->options.io_member_count; i++)
         free(engine->bad[i].ranges);
     free(engine->slots);
@@ -488,5 +483,7 @@ void engine_destroy(struct engine *engine)
     free(engine->recover_buffers);
     free(engine->recover_chunks);
     free(engine->scratch);
+    free(engine->computed[0]);
+    free(engine->computed[1]);
     free(engine);
 }

@@ -65,13 +65,38 @@ struct engine_read {
     void (*done)(struct engine_read *read);
 };
 
+/* A place where what is stored twice disagrees. */
+struct engine_mismatch {
+    uint64_t sector; /* as in struct engine_check */
+    uint64_t sectors;
+    /* The one that is wrong, if but one chunk is: where P and Q both are there to tell, or most
+     * copies agree.  UINT32_MAX: it can't be told. */
+    uint32_t suspect_slot;
+    uint32_t suspect_io_member;
+    enum plan_role suspect_role;
+    bool in_doubt; /* parity wasn't trusted there anyway */
+};
+
+/* Compare rows with their parity (RAID 4/5/6; sectors of the members) or copies with each other
+ * (mirrors; sectors of the volume). */
+struct engine_check {
+    uint64_t sector;
+    uint64_t sectors; /* >= 1, inside plan_check_sectors() */
+    void (*mismatch)(struct engine_check *check, const struct engine_mismatch *mismatch);
+    /* For what could not be compared, since nothing is left over there; in order of place. */
+    void (*unchecked)(struct engine_check *check, uint64_t sector, uint64_t sectors);
+    /* Once, from io_run(). */
+    void (*done)(struct engine_check *check);
+};
+
 /* Returns 0 or -ENOMEM. */
 int engine_create(const struct engine_options *options, struct engine **out);
 
-/* Start a read.  One at a time: the next may start when done() has run. */
+/* Start a read or a check.  One at a time: the next may start when done() has run. */
 void engine_read(struct engine *engine, struct engine_read *read);
+void engine_check(struct engine *engine, struct engine_check *check);
 
-/* No read may be under way.  NULL is fine. */
+/* No request may be under way.  NULL is fine. */
 void engine_destroy(struct engine *engine);
 
 #endif

@@ -71,4 +71,10 @@ int parity_recover(const struct parity_kernels *kernels, const struct parity_chu
                    const struct parity_chunk *other, const struct parity_chunk *sources,
                    const uint8_t *const *buffers, uint32_t count, uint8_t *dst, size_t bytes);
 
+/* Which one data chunk of a row is wrong, from P and Q as they were computed and as they are
+ * stored, if one alone is and P and Q aren't.  Returns its exponent, or -1 when that explains
+ * what is seen in no way, or nothing differs. */
+int parity_locate(const uint8_t *computed_p, const uint8_t *stored_p, const uint8_t *computed_q,
+                  const uint8_t *stored_q, size_t bytes);
+
 #endif

@@ -188,3 +188,33 @@ int parity_recover(const struct parity_kernels *kernels, const struct parity_chu
         kernels->combine(dst, used, coefficients, used_count, bytes);
     return 0;
 }
+
+/* The exponent e for which g^e = power; power is not 0. */
+static int gf256_log(uint8_t power)
+{
+    int exponent = 0;
+
+    for (uint8_t is = 1; is != power; is = gf256_double(is))
+        exponent++;
+    return exponent;
+}
+
+int parity_locate(const uint8_t *computed_p, const uint8_t *stored_p, const uint8_t *computed_q,
+                  const uint8_t *stored_q, size_t bytes)
+{
+    uint8_t factor = 0; /* dQ = factor dP */
+
+    for (size_t i = 0; i < bytes; i++) {
+        const uint8_t p = computed_p[i] ^ stored_p[i];
+        const uint8_t q = computed_q[i] ^ stored_q[i];
+        if (p == 0 && q == 0)
+            continue;
+        if (p == 0 || q == 0)
+            return -1;
+        if (factor == 0)
+            factor = gf256_mul(q, gf256_inverse(p));
+        if (gf256_mul(p, factor) != q)
+            return -1;
+    }
+    return factor != 0 ? gf256_log(factor) : -1;
+}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* plan.h - what to read to answer a request, as plain data.
+/* plan.h - what to read to answer a request, or to check a row, as plain data.
  *
  * The planner decides, the engine only acts: everything about RAID that depends on
  * which members are usable where is settled here, and a test can print it. */
@@ -31,7 +31,8 @@ struct plan_view {
     const struct geometry *geometry;
     const struct plan_slot *slots; /* geometry->slot_count of them */
     /* RAID 4/5/6: member sectors of rows whose parity may not match their data (a resync is
-     * due): what is computed from them is in doubt.  NULL: none. */
+     * due): what is computed from them is in doubt.  Mirrors: volume sectors whose copies may
+     * differ.  NULL: none. */
     const struct range_set *untrusted;
 };
 
@@ -39,12 +40,15 @@ enum plan_kind {
     PLAN_DIRECT,      /* read from one member */
     PLAN_RECONSTRUCT, /* compute from the rest of the row */
     PLAN_UNREADABLE,  /* too much of the row is lost */
+    PLAN_CHECK,       /* compare the row with its parity, or copies with each other */
+    PLAN_UNCHECKED,   /* nothing is left to compare with */
 };
 
 /* A chunk of the row to read and what it is to the code. */
 struct plan_source {
     uint32_t slot;
     uint32_t io_member;
+    uint64_t member_sector;
     enum plan_role { PLAN_ROLE_DATA, PLAN_ROLE_P, PLAN_ROLE_Q } role;
     uint32_t exponent; /* of data in Q */
     /* For data that the same plan reads anyway: its place in the request, in sectors;
@@ -59,21 +63,22 @@ struct plan_piece {
     enum plan_kind kind;
     uint64_t request_sector; /* from the start of the request */
     uint64_t sectors;        /* >= 1 */
-    uint32_t slot;           /* whose chunk it is */
+    uint32_t slot;           /* whose chunk it is; PLAN_CHECK: none's */
     uint32_t io_member;      /* PLAN_DIRECT: where to read it */
-    uint64_t member_sector;  /* on every member of the row */
-    bool in_doubt;           /* PLAN_RECONSTRUCT from parity that isn't trusted */
+    uint64_t member_sector;  /* on every member of the row; not in mirrors' PLAN_CHECK */
+    bool in_doubt;           /* PLAN_RECONSTRUCT, PLAN_CHECK: parity that isn't trusted */
 
-    /* PLAN_RECONSTRUCT: sources[first_source .. + source_count) determine the chunk. */
+    /* PLAN_RECONSTRUCT: sources[first_source .. + source_count) determine the chunk.
+     * PLAN_CHECK: they are all that is left of the row, or the copies, and say too much. */
     uint32_t exponent; /* of the wanted chunk in Q */
     uint32_t first_source;
     uint32_t source_count;
-    bool has_other_lost; /* a second chunk of the row is lost: */
+    bool has_other_lost; /* a second chunk of the row is lost (PLAN_CHECK: one is): */
     enum plan_role other_role;
     uint32_t other_exponent;
 };
 
-/* The caller's arrays, filled by plan_read(). */
+/* The caller's arrays, filled by plan_read() or plan_check(). */
 struct plan {
     struct plan_piece *pieces;
     uint32_t piece_count;
@@ -94,6 +99,15 @@ struct plan {
  * asked for when an array is full. */
 uint64_t plan_read(const struct plan_view *view, uint64_t volume_sector, uint64_t sectors,
                    uint64_t piece_limit, struct plan *plan);
+
+/* What there is to check, in sectors: RAID 4/5/6: rows, which are member sectors; mirrors: the
+ * volume; 0 for levels without redundancy. */
+uint64_t plan_check_sectors(const struct geometry *g);
+
+/* Plan the check of [sector, sector + sectors), which lies in plan_check_sectors() of a level that
+ * has any.  A piece's request_sector counts from `sector`; else as plan_read(). */
+uint64_t plan_check(const struct plan_view *view, uint64_t sector, uint64_t sectors,
+                    uint64_t piece_limit, struct plan *plan);
 
 /* The plan as text, a line a piece and a line a source. */
 void plan_print(const struct plan *plan, struct text *out);

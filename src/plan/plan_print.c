@@ -69,6 +69,14 @@ void plan_print(const struct plan *plan, struct text *out)
         case PLAN_UNREADABLE:
             text_add(out, "unreadable at %" PRIu64 "\n", piece->member_sector);
             break;
+        case PLAN_CHECK:
+            text_add(out, "check%s\n", piece->in_doubt ? ", in doubt" : "");
+            for (uint32_t s = 0; s < piece->source_count; s++)
+                print_source(&plan->sources[piece->first_source + s], out);
+            break;
+        case PLAN_UNCHECKED:
+            text_add(out, "unchecked\n");
+            break;
         }
     }
 }

@@ -11,13 +11,11 @@
 #include <assert.h>
 #include <stddef.h>
 
-#include "plan/plan.h"
+#include "plan/internal.h"
 #include "util/compiler.h"
 
-/* The member that serves `slot` at member_sector, or NULL.  *run, which is the limit on entry,
- * becomes the number of sectors for which the answer stays the same. */
-static const struct plan_member *serving(const struct plan_view *view, uint32_t slot,
-                                         uint64_t member_sector, uint64_t *run)
+const struct plan_member *plan_serving(const struct plan_view *view, uint32_t slot,
+                                       uint64_t member_sector, uint64_t *run)
 {
     const struct plan_slot *s = &view->slots[slot];
     uint64_t none_run = *run;
@@ -53,7 +51,7 @@ static void plan_mirror(const struct plan_view *view, uint64_t volume_sector,
     for (uint32_t i = 0; i < count; i++) {
         run = MIN(run, copies[i].run_sectors);
         const struct plan_member *member =
-            serving(view, copies[i].slot, copies[i].member_sector, &run);
+            plan_serving(view, copies[i].slot, copies[i].member_sector, &run);
         if (member == NULL || (found && member->write_mostly))
             continue;
         piece->kind = PLAN_DIRECT;
@@ -73,15 +71,10 @@ static void plan_mirror(const struct plan_view *view, uint64_t volume_sector,
     (void)result;
 }
 
-/* The request in which a piece is planned. */
-struct request {
-    uint64_t volume_sector;
-    uint64_t sectors;
-};
-
 /* Where in the request the sectors of a data chunk lie, if all `sectors` of them do. */
-static uint64_t in_request(const struct geometry *g, const struct request *request, uint64_t stripe,
-                           uint32_t data_index, uint64_t in_chunk, uint64_t sectors)
+static uint64_t in_request(const struct geometry *g, const struct plan_request *request,
+                           uint64_t stripe, uint32_t data_index, uint64_t in_chunk,
+                           uint64_t sectors)
 {
     const uint64_t at = (stripe * g->data_count + data_index) * g->chunk_sectors + in_chunk;
 
@@ -91,21 +84,21 @@ static uint64_t in_request(const struct geometry *g, const struct request *reque
     return at - request->volume_sector;
 }
 
-/* Collect the surviving chunks of the row as sources behind those of earlier pieces, and note
- * what is lost besides the wanted one.  Shortens the piece to where all that stays the same.
- * Returns how many chunks are lost, the wanted one included. */
-static uint32_t collect_row(const struct plan_view *view, const struct request *request,
-                            const struct place *place, struct plan *plan, struct plan_piece *piece)
+uint32_t plan_collect_row(const struct plan_view *view, const struct plan_request *request,
+                          struct plan *plan, struct plan_piece *piece)
 {
     const struct geometry *g = view->geometry;
-    const uint64_t in_chunk = place->member_sector % g->chunk_sectors;
+    const uint64_t stripe = piece->member_sector / g->chunk_sectors;
+    const uint64_t in_chunk = piece->member_sector % g->chunk_sectors;
     struct stripe_parity parity;
-    uint32_t lost = 1;
+    uint32_t lost = 0;
 
-    geometry_stripe_parity(g, place->stripe, &parity);
+    geometry_stripe_parity(g, stripe, &parity);
     piece->first_source = plan->source_count;
     for (uint32_t index = 0; index < g->data_count + 2; index++) {
-        struct plan_source source = {.request_sector = UINT64_MAX, .same_as = UINT32_MAX};
+        struct plan_source source = {.member_sector = piece->member_sector,
+                                     .request_sector = UINT64_MAX,
+                                     .same_as = UINT32_MAX};
         if (index == g->data_count) {
             source.role = PLAN_ROLE_P;
             source.slot = parity.p_slot;
@@ -114,13 +107,13 @@ static uint32_t collect_row(const struct plan_view *view, const struct request *
             source.slot = parity.q_slot;
         } else {
             source.role = PLAN_ROLE_DATA;
-            source.slot = geometry_data_slot(g, place->stripe, index);
-            source.exponent = geometry_q_exponent(g, place->stripe, source.slot);
+            source.slot = geometry_data_slot(g, stripe, index);
+            source.exponent = geometry_q_exponent(g, stripe, source.slot);
         }
         if (source.slot == g->slot_count || source.slot == piece->slot)
             continue; /* the level has no Q; or it is the wanted chunk itself */
         const struct plan_member *member =
-            serving(view, source.slot, piece->member_sector, &piece->sectors);
+            plan_serving(view, source.slot, piece->member_sector, &piece->sectors);
         if (member == NULL) {
             lost++;
             piece->has_other_lost = true;
@@ -130,8 +123,7 @@ static uint32_t collect_row(const struct plan_view *view, const struct request *
         }
         source.io_member = member->io_member;
         if (source.role == PLAN_ROLE_DATA)
-            source.request_sector =
-                in_request(g, request, place->stripe, index, in_chunk, piece->sectors);
+            source.request_sector = in_request(g, request, stripe, index, in_chunk, piece->sectors);
         plan->sources[plan->source_count++] = source;
     }
     piece->source_count = plan->source_count - piece->first_source;
@@ -180,7 +172,7 @@ static const struct plan_member *plan_home(const struct plan_view *view, uint64_
     piece->sectors = MIN(piece->sectors, place->run_sectors);
 
     const struct plan_member *member =
-        serving(view, place->slot, place->member_sector, &piece->sectors);
+        plan_serving(view, place->slot, place->member_sector, &piece->sectors);
     if (member != NULL) {
         piece->kind = PLAN_DIRECT;
         piece->io_member = member->io_member;
@@ -188,7 +180,7 @@ static const struct plan_member *plan_home(const struct plan_view *view, uint64_
     return member;
 }
 
-static void plan_parity(const struct plan_view *view, const struct request *request,
+static void plan_parity(const struct plan_view *view, const struct plan_request *request,
                         uint64_t volume_sector, struct plan *plan, struct plan_piece *piece)
 {
     const struct geometry *g = view->geometry;
@@ -197,7 +189,7 @@ static void plan_parity(const struct plan_view *view, const struct request *requ
     if (plan_home(view, volume_sector, &place, piece) != NULL)
         return;
     piece->exponent = geometry_q_exponent(g, place.stripe, place.slot);
-    if (collect_row(view, request, &place, plan, piece) > geometry_redundancy(g)) {
+    if (1 + plan_collect_row(view, request, plan, piece) > geometry_redundancy(g)) {
         piece->kind = PLAN_UNREADABLE;
         plan->source_count = piece->first_source;
         piece->source_count = 0;
@@ -240,7 +232,7 @@ uint64_t plan_read(const struct plan_view *view, uint64_t volume_sector, uint64_
                    uint64_t piece_limit, struct plan *plan)
 {
     const struct geometry *g = view->geometry;
-    const struct request request = {volume_sector, sectors};
+    const struct plan_request request = {volume_sector, sectors};
     uint64_t done = 0;
 
     assert(sectors >= 1 && volume_sector < g->volume_sectors &&

@@ -621,6 +621,34 @@ TEST(too_little_is_refused)
     check_unsolvable(&q, NULL, offered, 1);
 }
 
+/* Every exponent, every change of a byte; then all that one wrong chunk doesn't explain. */
+TEST(the_wrong_chunk_is_located)
+{
+    uint8_t p[3];
+    uint8_t q[3];
+    uint8_t stored_p[3];
+    uint8_t stored_q[3];
+
+    fill_random(p, sizeof p);
+    fill_random(q, sizeof q);
+    CHECK_EQ(parity_locate(p, p, q, q, sizeof p), -1);
+    for (int e = 0; e < 255; e++)
+        for (unsigned change = 1; change < 256; change++) {
+            const uint8_t other = (uint8_t)(change % 255 + 1);
+            for (unsigned i = 0; i < sizeof p; i++) {
+                const uint8_t d = (uint8_t)(i == 0 ? change : i == 1 ? 0 : other);
+                stored_p[i] = p[i] ^ d;
+                stored_q[i] = q[i] ^ oracle_mul(d, power_of[e]);
+            }
+            CHECK_EQ(parity_locate(p, stored_p, q, stored_q, sizeof p), e);
+            stored_q[0] ^= 1;
+            CHECK_EQ(parity_locate(p, stored_p, q, stored_q, sizeof p), -1);
+            CHECK_EQ(parity_locate(p, stored_p, q, q, sizeof p), -1);
+            CHECK_EQ(parity_locate(p, p, q, stored_q, sizeof p), -1);
+            CHECK_SO_FAR();
+        }
+}
+
 TEST_MAIN({
     set_up();
     RUN(kernels_agree_with_tables_of_logarithms);
@@ -639,4 +667,5 @@ TEST_MAIN({
     RUN(losses_of_the_widest_row);
     RUN(one_lost_chunk_is_plain_xor_of_data_and_p);
     RUN(too_little_is_refused);
+    RUN(the_wrong_chunk_is_located);
 })

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* internal.h - what the planners of reads and of checks share. */
+#ifndef PLAN_INTERNAL_H
+#define PLAN_INTERNAL_H
+
+#include "plan/plan.h"
+
+/* The request in which a piece is planned. */
+struct plan_request {
+    uint64_t volume_sector;
+    uint64_t sectors; /* 0: none, everything has to be read */
+};
+
+/* The member that serves `slot` at member_sector, or NULL.  *run, which is the limit on entry,
+ * becomes the number of sectors for which the answer stays the same. */
+const struct plan_member *plan_serving(const struct plan_view *view, uint32_t slot,
+                                       uint64_t member_sector, uint64_t *run);
+
+/* RAID 4/5/6: collect the surviving chunks of the row at piece->member_sector, but that of
+ * piece->slot, as sources behind those of earlier pieces, and note what is lost.  Shortens the
+ * piece to where all that stays the same.  Returns how many chunks are lost. */
+uint32_t plan_collect_row(const struct plan_view *view, const struct plan_request *request,
+                          struct plan *plan, struct plan_piece *piece);
+
+#endif

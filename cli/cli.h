@@ -17,6 +17,7 @@ enum exit_code {
     EXIT_USAGE = 2,
     EXIT_DEGRADED = 3,     /* degraded or in doubt: from detail and examine alone */
     EXIT_CANNOT_START = 4, /* likewise */
+    EXIT_DIFFERS = 5,      /* what was compared or scrubbed */
     EXIT_REFUSED = 6,
     EXIT_INTERRUPTED = 130,
 };
@@ -36,6 +37,7 @@ extern const struct command command_undo;
 extern const struct command command_examine;
 extern const struct command command_detail;
 extern const struct command command_read;
+extern const struct command command_scrub;
 
 /* Options that say how to open an array; see open_option(). */
 struct open_options {
@@ -92,6 +94,9 @@ const char *text_of(const json_t *object, const char *key); /* "" for null */
 int64_t number_of(const json_t *object, const char *key);   /* 0 for null */
 bool is_null(const json_t *object, const char *key);
 bool list_has(const json_t *object, const char *key, const char *text);
+
+/* A string for JSON that the command itself makes; names needn't be UTF-8, JSON has to. */
+json_t *text_fact(const char *text);
 
 /* "5.0 MiB"; a static buffer of four that take turns. */
 const char *human(int64_t bytes);

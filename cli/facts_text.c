@@ -51,3 +51,10 @@ const char *human(int64_t bytes)
         (void)snprintf(buffer, sizeof buffers[0], "%.2f %s", value, units[unit]);
     return buffer;
 }
+
+json_t *text_fact(const char *text)
+{
+    json_t *string = json_string(text);
+
+    return string != NULL ? string : json_string("(not UTF-8)");
+}

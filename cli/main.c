@@ -10,7 +10,7 @@
 #include "cli/cli.h"
 
 static const struct command *const commands[] = {
-    &command_examine, &command_detail, &command_read,   &command_create,
+    &command_examine, &command_detail, &command_read,   &command_scrub, &command_create,
     &command_add,     &command_fail,   &command_remove, &command_undo,
 };
 

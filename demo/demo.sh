@@ -84,6 +84,18 @@ check_files array.img "$golden/fs-ext4-raid6/files.sha256"
 row "  files of the ext4 inside" right
 cd ..
 
+say "A RAID 6 in which one disk has silently changed a byte"
+unpack raid6-1.2-5d-64k-left-symmetric
+cd raid6-1.2-5d-64k-left-symmetric
+show braid scrub ./*.img
+printf 'braid' | dd of=d3.img bs=1 seek=2M conv=notrunc status=none
+code=0
+braid scrub ./*.img >found.txt || code=$?
+cat found.txt
+[ $code = 5 ] && grep -q 'the wrong one is ./d3.img' found.txt
+row "RAID 6: the wrong byte found, and whose it is" right
+cd ..
+
 say "Whole disks: a GPT each, the array in partition 2"
 for disk in 1 2 4; do
     truncate -s 20M "disk$disk.img"

@@ -108,6 +108,56 @@ BRAID_PUBLIC uint64_t braid_size(const struct braid_array *array);
  * lost part zero. */
 BRAID_PUBLIC int braid_read(struct braid_array *array, void *buffer, size_t bytes, uint64_t offset);
 
+/* A range of the array, in bytes. */
+struct braid_range {
+    uint64_t offset;
+    uint64_t bytes;
+};
+
+/* What a chunk is to the array. */
+enum braid_part {
+    BRAID_PART_DATA, /* in mirrors: a copy */
+    BRAID_PART_P,
+    BRAID_PART_Q,
+};
+
+/* A place where data and parity, or copies, don't agree. */
+struct braid_mismatch {
+    uint64_t bytes; /* on each member */
+    /* What of the array may be wrong for it: all data of the row; if a chunk is suspect, what that
+     * one holds, which is nothing if it is parity. */
+    const struct braid_range *ranges;
+    size_t range_count;
+    /* The member whose chunk is the wrong one, where that can be told: with P and Q both there, or
+     * when most copies agree.  NULL otherwise. */
+    const char *suspect;
+    uint32_t suspect_slot;
+    enum braid_part suspect_part;
+    bool in_doubt; /* a resync was due there anyway */
+};
+
+/* What braid_scrub() tells, on the thread that called it.  None may be NULL. */
+struct braid_scrub_calls {
+    void (*mismatch)(void *context, const struct braid_mismatch *mismatch);
+    /* So many bytes of the array can't be compared with anything: members are missing, or could
+     * not be read there. */
+    void (*unchecked)(void *context, uint64_t array_bytes);
+    void *context;
+};
+
+/* How much there is to scrub: bytes of each member (RAID 4/5/6) or of the array (mirrors); 0 for
+ * levels without redundancy. */
+BRAID_PUBLIC uint64_t braid_scrub_size(const struct braid_array *array);
+
+/* Compare data with parity, copies with each other, in [offset, offset + bytes) of
+ * braid_scrub_size(); multiples of 512.  Nothing is written.
+ *
+ * One thread at a time for each array.  Members that fail and places that can't be read are told
+ * by the warn callback, and are as if missing.  Returns 0; -ERANGE outside; -EINVAL for what isn't
+ * whole sectors. */
+BRAID_PUBLIC int braid_scrub(struct braid_array *array, uint64_t offset, uint64_t bytes,
+                             const struct braid_scrub_calls *calls);
+
 /* True when `path` is one of the files or devices that the array reads from: what must not be
  * written to. */
 BRAID_PUBLIC bool braid_is_member(const struct braid_array *array, const char *path);

@@ -25,6 +25,8 @@ EXPORTED = [
     "braid_options_init",
     "braid_parse_size",
     "braid_read",
+    "braid_scrub",
+    "braid_scrub_size",
     "braid_size",
     "braid_undo",
     "braid_version",

@@ -4,7 +4,8 @@
 Every level, layout and metadata version: braid makes the array, its data areas are then filled
 with random bytes, and the kernel, without a word of complaint, has to read from them what braid
 reads.  Some arrays the kernel also starts for writing, with spares and with a resync due: what
-it wrote there, braid reads back."""
+it wrote there, braid reads back, and finds in agreement.  Of arrays in which the test changed
+bytes, the kernel's own check counts what braid scrub finds."""
 import hashlib
 import json
 import os
@@ -211,6 +212,73 @@ def unpack(packed, disks):
                 file.write(data)
 
 
+# The kernel compares, as braid scrub does, and counts what differs.
+CHECK = """
+for group in CHECKS; do
+    name=${group%%:*}
+    devices=$(echo "${group#*:}" | tr , ' ')
+    mdadm -q --assemble --run /dev/md0 $devices || { echo "$name refused"; continue; }
+    echo check > /sys/block/md0/md/sync_action
+    mdadm -q --wait /dev/md0
+    echo "$name mismatches $(cat /sys/block/md0/md/mismatch_cnt)"
+    mdadm -q --stop /dev/md0
+done
+"""
+
+# Name, options, members, and what the kernel counts as one: 4 KiB of a row, 64 KiB of a RAID 1
+# (of more than two copies it counts some twice).
+CHECKED = [
+    ("check5", ["--level", "5", "--chunk", "64K"], 4, 4096),
+    ("check5ra", ["--level", "5", "--chunk", "16K", "--layout", "right-asymmetric"], 3, 4096),
+    ("check4", ["--level", "4", "--chunk", "4K"], 3, 4096),
+    ("check6", ["--level", "6", "--chunk", "64K"], 5, 4096),
+    ("check1", ["--level", "1"], 2, 65536),
+    ("check1sound", ["--level", "1"], 2, 65536),
+]
+
+
+def spoil(name, members, report, unit):
+    """Change a few bytes, in places of the members no two of which are in one unit; returns the
+    number of these."""
+    if name.endswith("sound"):
+        return 0
+    units = rng.sample(range(report["component_bytes"] // unit), 9)
+    for number in units:
+        member = rng.randrange(len(members))
+        with open(members[member], "r+b") as file:
+            file.seek(report["members"][member]["data_offset_bytes"] + number * unit
+                      + rng.randrange(unit))
+            file.write(b"x")
+    return len(units)
+
+
+def make_checked(folder, disks):
+    """Returns the groups for CHECK, and (name, members, units) of each."""
+    groups = []
+    arrays = []
+    for name, options, count, unit in CHECKED:
+        members, report = create(folder, name, *options, count=count)
+        units = spoil(name, members, report, unit)
+        devices = [f"/dev/dm-{len(disks) + i}" for i in range(count)]
+        disks += members
+        groups.append(f"{name}:{','.join(devices)}")
+        arrays.append((name, members, units, unit))
+    return groups, arrays
+
+
+def compare_checked(arrays, output):
+    for name, members, units, unit in arrays:
+        with tap.case(f"checked by the kernel and by braid scrub: {name}"):
+            found = re.search(rf"^{name} mismatches (\d+)$", output, re.M)
+            tap.equal(bool(found), True, output)
+            tap.equal(int(found.group(1)), units * unit // SECTOR, "sectors, as the kernel counts")
+            result = runner.braid("scrub", "--json", *members)
+            report = json.loads(result.out)
+            tap.equal(result.code, 5 if units else 0, str(result))
+            tap.equal(report["mismatch_count"], units, "mismatches that braid finds")
+            tap.equal(report["mismatch_bytes"], units * SECTOR, "bytes in them")
+
+
 def kernel_writes(folder):
     groups = []
     disks = []
@@ -237,7 +305,9 @@ def kernel_writes(folder):
         disks += everything
         groups.append(f"{name}:{','.join(devices)}")
         arrays.append((name, everything, degraded))
-    command = WRITE.replace("GROUPS", " ".join(groups))
+    check_groups, checked = make_checked(folder, disks)
+    command = (WRITE.replace("GROUPS", " ".join(groups))
+               + CHECK.replace("CHECKS", " ".join(check_groups)))
     packed, table = pack(folder, disks)
     run = runner.run(guest.FOLDER / "run-in-guest.sh", "-i", data, "-i", table, packed, "--",
                      command)
@@ -254,6 +324,10 @@ def kernel_writes(folder):
             detail = json.loads(runner.braid("detail", "--json", *members).out)
             tap.equal((detail["state"], detail["degraded"]), ("clean", degraded),
                       "what braid says of it")
+            if not degraded:
+                scrub = runner.braid("scrub", *members)
+                tap.equal(scrub.code, 0, f"{scrub} {scrub.out}")
+    compare_checked(checked, output)
 
 
 def main():

@@ -97,6 +97,28 @@ static void patch(bool v0, const uint8_t *data, size_t size)
     }
 }
 
+static void ignore_mismatch(void *context, const struct braid_mismatch *mismatch)
+{
+    (void)context;
+    (void)mismatch;
+}
+
+static void ignore_unchecked(void *context, uint64_t array_bytes)
+{
+    (void)context;
+    (void)array_bytes;
+}
+
+static void scrub(struct braid_array *array)
+{
+    static const struct braid_scrub_calls calls = {ignore_mismatch, ignore_unchecked, NULL};
+    const uint64_t size = braid_scrub_size(array);
+    const uint64_t some = size < 1 << 20 ? size : 1 << 20;
+
+    (void)braid_scrub(array, 0, some, &calls);
+    (void)braid_scrub(array, size - some, some, &calls);
+}
+
 static void check_json(int result, char *json, const struct braid_error *error)
 {
     if (result < 0) {
@@ -149,6 +171,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         volume_bytes < sizeof buffer ? (size_t)volume_bytes : sizeof buffer;
     (void)braid_read(array, buffer, bytes_to_read, 0);
     (void)braid_read(array, buffer, 1, volume_bytes - 1);
+    scrub(array);
     braid_close(array);
     return 0;
 }

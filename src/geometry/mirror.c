@@ -184,20 +184,32 @@ int mirror_init(struct geometry *g, const struct shape *shape, struct braid_erro
     return 0;
 }
 
-/* Slot of the next far copy of what is on `slot`. */
-static uint32_t far_slot(const struct geometry *g, uint32_t slot)
-{
-    const struct mirror_layout *m = &g->mirror;
-    const uint32_t size = m->far_set_slots;
-    const uint32_t set_start = slot / size * size;
-    const uint32_t left_over = g->slot_count % size;
-    const uint32_t last_start = (g->slot_count / size - 1) * size;
-    uint32_t next = slot + m->near_copies;
+/* Slots among which far copies rotate. */
+struct far_set {
+    uint32_t start;
+    uint32_t slot_count;
+};
 
-    /* The last set takes the slots that are left over when sets don't divide the array. */
-    if (left_over != 0 && next > last_start)
-        return (next - last_start) % (size + left_over) + last_start;
-    return next % size + set_start;
+/* The far set of a slot.  The last one takes the slots that are left over when sets don't divide
+ * the array.  md goes by the slot that it steps to; where that makes a difference, mirror_init()
+ * refuses the shape. */
+static struct far_set far_set_of(const struct geometry *g, uint32_t slot)
+{
+    const uint32_t size = g->mirror.far_set_slots;
+    const uint32_t left_over = g->slot_count % size;
+    const uint32_t last_start = g->slot_count - left_over - size;
+
+    if (slot >= last_start)
+        return (struct far_set){.start = last_start, .slot_count = size + left_over};
+    return (struct far_set){.start = slot / size * size, .slot_count = size};
+}
+
+/* Slot of the far copy with this number of what is on `slot`. */
+static uint32_t far_slot(const struct geometry *g, uint32_t slot, uint32_t far)
+{
+    const struct far_set set = far_set_of(g, slot);
+
+    return set.start + (slot - set.start + far * g->mirror.near_copies) % set.slot_count;
 }
 
 /* The copy with these numbers of the sector, 0 <= near < near_copies, likewise far. */
@@ -220,13 +232,11 @@ static void mirror_copy(const struct geometry *g, uint64_t volume_sector, uint32
     const uint64_t first_row = first / g->slot_count * (m->far_offset ? m->far_copies : 1);
     const uint64_t position = first % g->slot_count + near;
     const uint64_t row = first_row + position / g->slot_count;
-    uint32_t slot = (uint32_t)(position % g->slot_count);
+    const uint32_t slot = (uint32_t)(position % g->slot_count);
 
-    for (uint32_t i = 0; i < far; i++)
-        slot = far_slot(g, slot);
     *out = (struct place){
         .member_sector = row * g->chunk_sectors + in_chunk + far * g->far_stride_sectors,
-        .slot = slot,
+        .slot = far_slot(g, slot, far),
         .run_sectors = g->chunk_sectors - in_chunk,
     };
 }

@@ -68,6 +68,44 @@ int geometry_map(const struct geometry *g, uint64_t volume_sector, struct place 
     return 0;
 }
 
+/* Sectors of a slot's data area that the array uses. */
+static uint64_t used_sectors(const struct geometry *g, uint32_t slot)
+{
+    const bool unequal = g->level == LEVEL_LINEAR || g->level == LEVEL_RAID0;
+
+    return unequal ? g->slot_sectors[slot] : g->member_sectors;
+}
+
+/* The levels' own functions count on as if the array went on for ever; here is its end. */
+void geometry_unmap(const struct geometry *g, uint32_t slot, uint64_t member_sector,
+                    struct home *out)
+{
+    assert(slot < g->slot_count);
+    assert(member_sector < used_sectors(g, slot));
+    switch (g->level) {
+    case LEVEL_LINEAR:
+    case LEVEL_RAID0:
+        zones_unmap(g, slot, member_sector, out);
+        break;
+    case LEVEL_RAID4:
+    case LEVEL_RAID5:
+    case LEVEL_RAID6:
+        parity_layout_unmap(g, slot, member_sector, out);
+        break;
+    case LEVEL_RAID1:
+    case LEVEL_RAID10:
+        mirror_unmap(g, slot, member_sector, out);
+        break;
+    }
+    if (out->kind == HOME_DATA && out->volume_sector >= g->volume_sectors) {
+        out->kind = HOME_UNUSED;
+        out->volume_sector = 0;
+    }
+    if (out->kind == HOME_DATA)
+        out->run_sectors = MIN(out->run_sectors, g->volume_sectors - out->volume_sector);
+    assert(out->run_sectors >= 1);
+}
+
 uint32_t geometry_redundancy(const struct geometry *g)
 {
     switch (g->level) {

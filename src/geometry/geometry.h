@@ -121,6 +121,23 @@ struct place {
     uint64_t run_sectors; /* sectors from here on that are contiguous on the member, >= 1 */
 };
 
+/* What a member sector holds. */
+enum home_kind {
+    HOME_DATA,
+    HOME_P,
+    HOME_Q,
+    HOME_UNUSED, /* what the array's size leaves over at the ends of its members */
+};
+
+/* What lies at a sector of a slot's data area. */
+struct home {
+    enum home_kind kind;
+    uint64_t volume_sector; /* HOME_DATA: the one that is kept there; else 0 */
+    /* Member sectors from here on, >= 1, that hold the volume sectors which follow, or more of the
+     * same kind where it isn't data. */
+    uint64_t run_sectors;
+};
+
 /* Which slots of a stripe hold parity. */
 struct stripe_parity {
     uint32_t p_slot;
@@ -144,6 +161,16 @@ int geometry_map(const struct geometry *g, uint64_t volume_sector, struct place 
  * geometry_copy_count() places.  Returns 0 or -ERANGE. */
 int geometry_copies(const struct geometry *g, uint64_t volume_sector, struct place *out);
 uint32_t geometry_copy_count(const struct geometry *g);
+
+/* The way back: what the array keeps at a member sector.  Every place that geometry_copies()
+ * gives leads back to its volume sector.
+ *
+ *   slot           0 .. g->slot_count - 1
+ *   member_sector  below what the array uses of that slot: g->slot_sectors[slot] for linear and
+ *                  RAID 0, g->member_sectors for the other levels
+ *   out            filled; a run may end sooner than the kind does, at the end of a chunk */
+void geometry_unmap(const struct geometry *g, uint32_t slot, uint64_t member_sector,
+                    struct home *out);
 
 /* Slots of a stripe, RAID 4/5/6. */
 void geometry_stripe_parity(const struct geometry *g, uint64_t stripe, struct stripe_parity *out);

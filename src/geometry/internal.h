@@ -10,6 +10,14 @@ void zones_map(const struct geometry *g, uint64_t volume_sector, struct place *o
 void parity_layout_map(const struct geometry *g, uint64_t volume_sector, struct place *out);
 void mirror_map(const struct geometry *g, uint64_t volume_sector, struct place *out);
 
+/* Each takes a member sector that the array uses, and fills *out.  Volume sectors past the end of
+ * the volume, and runs across it, are for geometry_unmap() to deal with. */
+void zones_unmap(const struct geometry *g, uint32_t slot, uint64_t member_sector, struct home *out);
+void parity_layout_unmap(const struct geometry *g, uint32_t slot, uint64_t member_sector,
+                         struct home *out);
+void mirror_unmap(const struct geometry *g, uint32_t slot, uint64_t member_sector,
+                  struct home *out);
+
 /* Each derives its level's part of a geometry from a shape whose counts and chunk
  * have been checked; returns 0 or -EINVAL with *err. */
 int zones_init(struct geometry *g, const struct shape *shape, struct braid_error *err);

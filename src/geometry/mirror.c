@@ -212,6 +212,15 @@ static uint32_t far_slot(const struct geometry *g, uint32_t slot, uint32_t far)
     return set.start + (slot - set.start + far * g->mirror.near_copies) % set.slot_count;
 }
 
+/* The inverse of far_slot(): whose far copy with this number is on `slot`. */
+static uint32_t first_slot(const struct geometry *g, uint32_t slot, uint32_t far)
+{
+    const struct far_set set = far_set_of(g, slot);
+    const uint32_t back = set.slot_count - far * g->mirror.near_copies; /* a set holds all copies */
+
+    return set.start + (slot - set.start + back) % set.slot_count;
+}
+
 /* The copy with these numbers of the sector, 0 <= near < near_copies, likewise far. */
 static void mirror_copy(const struct geometry *g, uint64_t volume_sector, uint32_t near,
                         uint32_t far, struct place *out)
@@ -244,6 +253,39 @@ static void mirror_copy(const struct geometry *g, uint64_t volume_sector, uint32
 void mirror_map(const struct geometry *g, uint64_t volume_sector, struct place *out)
 {
     mirror_copy(g, volume_sector, 0, 0, out);
+}
+
+static void raid10_unmap(const struct geometry *g, uint32_t slot, uint64_t member_sector,
+                         struct home *out)
+{
+    const struct mirror_layout *m = &g->mirror;
+    const uint64_t in_chunk = member_sector % g->chunk_sectors;
+    const uint64_t member_row = member_sector / g->chunk_sectors;
+    const uint64_t section_rows = g->far_stride_sectors / g->chunk_sectors;
+    /* Far copies take every far_copies-th row, or a section of the member each. */
+    const uint64_t far = m->far_offset ? member_row % m->far_copies : member_row / section_rows;
+    const uint64_t row = m->far_offset ? member_row / m->far_copies : member_row % section_rows;
+
+    assert(far < m->far_copies);
+    const uint64_t position = row * g->slot_count + first_slot(g, slot, (uint32_t)far);
+    *out = (struct home){
+        .kind = HOME_DATA,
+        .volume_sector = position / m->near_copies * g->chunk_sectors + in_chunk,
+        .run_sectors = g->chunk_sectors - in_chunk,
+    };
+}
+
+void mirror_unmap(const struct geometry *g, uint32_t slot, uint64_t member_sector, struct home *out)
+{
+    if (g->level == LEVEL_RAID10) {
+        raid10_unmap(g, slot, member_sector, out);
+        return;
+    }
+    *out = (struct home){
+        .kind = HOME_DATA,
+        .volume_sector = member_sector,
+        .run_sectors = g->member_sectors - member_sector,
+    };
 }
 
 uint32_t geometry_copy_count(const struct geometry *g)

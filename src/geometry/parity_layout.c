@@ -217,16 +217,20 @@ void geometry_stripe_parity(const struct geometry *g, uint64_t stripe, struct st
     }
 }
 
+/* The slot behind which symmetric data starts. */
+static uint32_t last_parity_slot(const struct geometry *g, const struct stripe_parity *parity)
+{
+    return g->parity.q_place == Q_AFTER_P ? parity->q_slot : parity->p_slot;
+}
+
 uint32_t geometry_data_slot(const struct geometry *g, uint64_t stripe, uint32_t data_index)
 {
     struct stripe_parity parity;
 
     assert(data_index < g->data_count);
     geometry_stripe_parity(g, stripe, &parity);
-    if (g->parity.order == ORDER_SYMMETRIC) {
-        const uint32_t behind = g->parity.q_place == Q_AFTER_P ? parity.q_slot : parity.p_slot;
-        return (behind + 1 + data_index) % rotating_slots(g);
-    }
+    if (g->parity.order == ORDER_SYMMETRIC)
+        return (last_parity_slot(g, &parity) + 1 + data_index) % rotating_slots(g);
     /* The data_index-th slot that holds neither P nor Q. */
     const uint32_t low = MIN(parity.p_slot, parity.q_slot);
     const uint32_t high = MAX(parity.p_slot, parity.q_slot);
@@ -234,6 +238,17 @@ uint32_t geometry_data_slot(const struct geometry *g, uint64_t stripe, uint32_t 
     slot += slot >= low;
     slot += slot >= high;
     return slot;
+}
+
+/* Which data chunk of its stripe is on a slot that holds neither P nor Q. */
+static uint32_t data_index_of(const struct geometry *g, const struct stripe_parity *parity,
+                              uint32_t slot)
+{
+    const uint32_t rotating = rotating_slots(g);
+
+    if (g->parity.order == ORDER_SYMMETRIC)
+        return (slot + rotating - last_parity_slot(g, parity) - 1) % rotating;
+    return slot - (slot > parity->p_slot) - (slot > parity->q_slot);
 }
 
 uint32_t geometry_q_exponent(const struct geometry *g, uint64_t stripe, uint32_t data_slot)
@@ -266,4 +281,23 @@ void parity_layout_map(const struct geometry *g, uint64_t volume_sector, struct 
         .data_index = data_index,
         .run_sectors = g->chunk_sectors - in_chunk,
     };
+}
+
+void parity_layout_unmap(const struct geometry *g, uint32_t slot, uint64_t member_sector,
+                         struct home *out)
+{
+    const uint64_t stripe = member_sector / g->chunk_sectors;
+    const uint64_t in_chunk = member_sector % g->chunk_sectors;
+    struct stripe_parity parity;
+
+    geometry_stripe_parity(g, stripe, &parity);
+    *out = (struct home){.kind = HOME_DATA, .run_sectors = g->chunk_sectors - in_chunk};
+    if (slot == parity.p_slot) {
+        out->kind = HOME_P;
+    } else if (slot == parity.q_slot) {
+        out->kind = HOME_Q;
+    } else {
+        const uint64_t chunk = stripe * g->data_count + data_index_of(g, &parity, slot);
+        out->volume_sector = chunk * g->chunk_sectors + in_chunk;
+    }
 }

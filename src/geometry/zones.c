@@ -111,6 +111,63 @@ void zones_map(const struct geometry *g, uint64_t volume_sector, struct place *o
         raid0_map(g, volume_sector, out);
 }
 
+static void linear_unmap(const struct geometry *g, uint32_t slot, uint64_t member_sector,
+                         struct home *out)
+{
+    uint64_t volume_sector = member_sector;
+    for (uint32_t before = 0; before < slot; before++)
+        volume_sector += g->slot_sectors[before];
+    *out = (struct home){
+        .kind = HOME_DATA,
+        .volume_sector = volume_sector,
+        .run_sectors = g->slot_sectors[slot] - member_sector,
+    };
+}
+
+/* The inverse of slot_in_zone(), for a slot that reaches into the zone. */
+static uint32_t index_in_zone(const struct geometry *g, uint64_t member_start, uint32_t slot)
+{
+    uint32_t index = 0;
+    for (uint32_t before = 0; before < slot; before++)
+        index += g->slot_sectors[before] > member_start;
+    return index;
+}
+
+static void raid0_unmap(const struct geometry *g, uint32_t slot, uint64_t member_sector,
+                        struct home *out)
+{
+    struct zone zone = {0};
+
+    do
+        zone_next(g, &zone);
+    while (member_sector >= zone.member_end);
+    assert(zone.member_count >= 1); /* this slot is one of them */
+
+    const uint64_t row = (member_sector - zone.member_start) / g->chunk_sectors;
+    const uint64_t in_chunk = (member_sector - zone.member_start) % g->chunk_sectors;
+    /* Places by which the zone's rows are turned: on which its first chunk stands. */
+    const uint64_t turn = g->zone_order == ZONE_ORDER_ORIGINAL
+                              ? zone.volume_start / g->chunk_sectors % zone.member_count
+                              : 0;
+    const uint64_t index = index_in_zone(g, zone.member_start, slot);
+    const uint64_t in_row = (index + zone.member_count - turn) % zone.member_count;
+
+    *out = (struct home){
+        .kind = HOME_DATA,
+        .volume_sector =
+            zone.volume_start + (row * zone.member_count + in_row) * g->chunk_sectors + in_chunk,
+        .run_sectors = g->chunk_sectors - in_chunk,
+    };
+}
+
+void zones_unmap(const struct geometry *g, uint32_t slot, uint64_t member_sector, struct home *out)
+{
+    if (g->level == LEVEL_LINEAR)
+        linear_unmap(g, slot, member_sector, out);
+    else
+        raid0_unmap(g, slot, member_sector, out);
+}
+
 int zones_init(struct geometry *g, const struct shape *shape, struct braid_error *err)
 {
     for (uint32_t slot = 0; slot < g->slot_count; slot++) {

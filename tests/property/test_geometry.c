@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* test_geometry.c - every small shape: no two volume sectors share a home, parity has its own,
- * copies stand on different members, sizes are md's.
+ * copies stand on different members, sizes are md's, and each member sector leads back to what it
+ * holds.
  *
  * The sizes and the layouts' pictures are written down here a second time, in another way. */
 #include <errno.h>
@@ -12,13 +13,77 @@
 enum { SLOTS = 12, SECTORS = 400 }; /* more than any shape here uses */
 
 static uint8_t used[SLOTS][SECTORS];
+static uint64_t held[SLOTS][SECTORS]; /* which volume sector, where used */
 static uint64_t shapes_checked;
+static uint64_t unused_seen; /* member sectors that hold nothing, in all shapes */
 
-static void mark(const struct geometry *g, const struct place *place)
+static void mark(const struct geometry *g, uint64_t volume_sector, const struct place *place)
 {
     CHECK(place->slot < g->slot_count && place->member_sector < SECTORS);
     CHECK_EQ(used[place->slot][place->member_sector], 0);
     used[place->slot][place->member_sector] = 1;
+    held[place->slot][place->member_sector] = volume_sector;
+}
+
+/* What the tables say, and geometry_stripe_parity(). */
+static void expected_home(const struct geometry *g, uint32_t slot, uint64_t member_sector,
+                          struct home *out)
+{
+    struct stripe_parity parity = {.p_slot = g->slot_count, .q_slot = g->slot_count};
+
+    if (g->level == LEVEL_RAID4 || g->level == LEVEL_RAID5 || g->level == LEVEL_RAID6)
+        geometry_stripe_parity(g, member_sector / g->chunk_sectors, &parity);
+    if (used[slot][member_sector] != 0)
+        *out = (struct home){.kind = HOME_DATA, .volume_sector = held[slot][member_sector]};
+    else if (slot == parity.p_slot)
+        *out = (struct home){.kind = HOME_P};
+    else if (slot == parity.q_slot)
+        *out = (struct home){.kind = HOME_Q};
+    else
+        *out = (struct home){.kind = HOME_UNUSED};
+}
+
+/* A run goes as far as it can: data as far as it does the other way, all else to the end of its
+ * chunk. */
+static void check_run_end(const struct geometry *g, uint64_t member_sector, const struct home *home)
+{
+    struct place place;
+
+    if (home->kind != HOME_DATA) {
+        CHECK_EQ((member_sector + home->run_sectors) % g->chunk_sectors, 0);
+        return;
+    }
+    CHECK_EQ(geometry_map(g, home->volume_sector, &place), 0);
+    CHECK_EQ(home->run_sectors, place.run_sectors);
+}
+
+/* Walk a slot: each sector holds what the tables say, and runs are what they say. */
+static void check_homes_of_slot(const struct geometry *g, uint32_t slot)
+{
+    const bool unequal = g->level == LEVEL_LINEAR || g->level == LEVEL_RAID0;
+    const uint64_t sectors = unequal ? g->slot_sectors[slot] : g->member_sectors;
+    struct home previous = {0};
+    uint64_t run_left = 0;
+
+    for (uint64_t sector = 0; sector < sectors; sector++) {
+        struct home home;
+        struct home expected;
+        geometry_unmap(g, slot, sector, &home);
+        expected_home(g, slot, sector, &expected);
+        CHECK_EQ(home.kind, expected.kind);
+        CHECK_EQ(home.volume_sector, expected.volume_sector);
+        if (run_left > 0) {
+            CHECK_EQ(home.kind, previous.kind);
+            CHECK_EQ(home.volume_sector, previous.volume_sector + (home.kind == HOME_DATA));
+            CHECK_EQ(home.run_sectors, run_left);
+        }
+        check_run_end(g, sector, &home);
+        CHECK_SO_FAR();
+        previous = home;
+        run_left = home.run_sectors - 1;
+        unused_seen += home.kind == HOME_UNUSED;
+    }
+    CHECK_EQ(run_left, 0);
 }
 
 /* Walk the volume: each sector has homes of its own, and runs are what they say. */
@@ -45,7 +110,7 @@ static void check_bijective(const struct geometry *g)
         run_left = first.run_sectors - 1;
         for (uint32_t i = 0; i < copy_count; i++) {
             CHECK_EQ(copies[i].run_sectors, first.run_sectors);
-            mark(g, &copies[i]);
+            mark(g, sector, &copies[i]);
             CHECK_SO_FAR();
             for (uint32_t j = 0; j < i; j++)
                 CHECK(copies[i].slot != copies[j].slot);
@@ -55,6 +120,10 @@ static void check_bijective(const struct geometry *g)
     CHECK_EQ(geometry_map(g, g->volume_sectors, &untouched), -ERANGE);
     CHECK_EQ(geometry_map(g, UINT64_MAX, &untouched), -ERANGE);
     CHECK_EQ(untouched.slot, 77);
+    for (uint32_t slot = 0; slot < g->slot_count; slot++) {
+        check_homes_of_slot(g, slot);
+        CHECK_SO_FAR();
+    }
     shapes_checked++;
 }
 
@@ -274,6 +343,8 @@ static void check_zones(enum zone_order order, uint32_t slots, uint32_t chunk)
 /* All sizes 1..4 chunks of up to 4 members. */
 TEST(raid0_zones)
 {
+    const uint64_t unused_before = unused_seen;
+
     for (uint32_t slots = 1; slots <= 4; slots++) {
         uint32_t combinations = 1;
         for (uint32_t i = 0; i < slots; i++)
@@ -292,6 +363,7 @@ TEST(raid0_zones)
             }
         }
     }
+    CHECK(unused_seen > unused_before); /* md counts two of the three sectors of a chunk, or one */
 }
 
 /* Members of 3, 1 and 2 chunks: zone 0 over all, zone 1 over slots 0 and 2, zone 2 on slot 0. */
@@ -369,10 +441,43 @@ TEST(raid1)
     }
 }
 
+static void check_raid10(const struct geometry *g, const struct shape *shape)
+{
+    const struct mirror_layout *m = &shape->mirror;
+    const uint64_t section_chunks = shape->member_sectors / shape->chunk_sectors / m->far_copies;
+
+    CHECK_EQ(g->volume_sectors,
+             section_chunks * shape->slot_count / m->near_copies * shape->chunk_sectors);
+    CHECK(g->member_sectors <= shape->member_sectors);
+    check_bijective(g);
+}
+
+/* Returns whether geometry_init() takes the shape; one that it takes is checked. */
+static bool try_raid10(uint32_t slots, uint32_t number, uint64_t member_chunks)
+{
+    struct shape shape = {
+        .level = LEVEL_RAID10,
+        .slot_count = slots,
+        .chunk_sectors = 3,
+        .member_sectors = member_chunks * 3 + 2,
+    };
+    struct geometry g;
+
+    if (shape_set_layout_number(&shape, number) < 0 || geometry_init(&g, &shape, NULL) < 0)
+        return false;
+    check_raid10(&g, &shape);
+    if (harness_failed)
+        printf("# %u slots of %u chunks, layout %#x\n", slots, (uint32_t)member_chunks, number);
+    return true;
+}
+
 /* All near, far, offset and far-set choices that geometry_init() takes, and a count of those
  * that it refuses, so that refusing more is noticed. */
 TEST(raid10)
 {
+    /* Copies of whole chunks fill members of 12, nearly always, and often don't fill 7. */
+    static const uint64_t member_chunks[] = {12, 7};
+    const uint64_t unused_before = unused_seen;
     uint32_t taken = 0;
     uint32_t refused = 0;
 
@@ -382,31 +487,19 @@ TEST(raid10)
                 for (uint32_t variant = 0; variant < 6; variant++) {
                     const uint32_t number =
                         near | far << 8 | (variant & 1) << 16 | variant / 2 << 17;
-                    const uint64_t member_chunks = 12;
-                    struct shape shape = {
-                        .level = LEVEL_RAID10,
-                        .slot_count = slots,
-                        .chunk_sectors = 3,
-                        .member_sectors = member_chunks * 3 + 2,
-                    };
-                    struct geometry g;
-                    if (shape_set_layout_number(&shape, number) < 0 ||
-                        geometry_init(&g, &shape, NULL) < 0) {
-                        refused++;
-                        continue;
+                    for (uint32_t i = 0; i < ARRAY_COUNT(member_chunks); i++) {
+                        const bool takes = try_raid10(slots, number, member_chunks[i]);
+                        CHECK_SO_FAR();
+                        taken += takes;
+                        refused += !takes;
                     }
-                    taken++;
-                    CHECK_EQ(g.volume_sectors, member_chunks / far * slots / near * 3);
-                    CHECK(g.member_sectors <= shape.member_sectors);
-                    check_bijective(&g);
-                    if (harness_failed)
-                        FAIL("%u slots, layout %#x", slots, number);
                 }
             }
         }
     }
     printf("# raid10: %u shapes taken, %u refused\n", taken, refused);
-    CHECK_EQ(taken, 325);
+    CHECK_EQ(taken, 650);
+    CHECK(unused_seen > unused_before);
 }
 
 /* Brute force: an array survives if each sector keeps a copy, or each row enough chunks. */
@@ -468,6 +561,21 @@ TEST(survivable_losses)
     }
 }
 
+/* Every place of a volume sector leads back to it. */
+static void check_round_trip(const struct geometry *g, uint64_t volume_sector)
+{
+    struct place copies[GEOMETRY_COPIES_MAX];
+
+    CHECK_EQ(geometry_copies(g, volume_sector, copies), 0);
+    for (uint32_t i = 0; i < geometry_copy_count(g); i++) {
+        struct home home;
+        geometry_unmap(g, copies[i].slot, copies[i].member_sector, &home);
+        CHECK_EQ(home.kind, HOME_DATA);
+        CHECK_EQ(home.volume_sector, volume_sector);
+        CHECK_EQ(home.run_sectors, copies[i].run_sectors);
+    }
+}
+
 /* Arrays of many TiB: a whole number of rotations further on everything is as it was, that many
  * rows below.  Counts that wrap at 32 bits would show. */
 TEST(large_arrays)
@@ -515,8 +623,41 @@ TEST(large_arrays)
                 CHECK_EQ(far_place.run_sectors, near_place.run_sectors);
                 CHECK(far_place.member_sector ==
                       near_place.member_sector + turns * rows * far * chunk);
+                check_round_trip(&g, sector + turns * period * chunk);
+                CHECK_SO_FAR();
             }
         }
+    }
+}
+
+/* Members of many TiB and of sizes that differ: from the start of the volume to its end, the way
+ * there and back. */
+TEST(large_zones)
+{
+    const uint64_t sizes[] = {(1ULL << 42) + 640, 1ULL << 41, (1ULL << 42) + 128, 3ULL << 33};
+    static const struct {
+        enum level level;
+        enum zone_order order;
+    } kinds[] = {
+        {LEVEL_LINEAR, ZONE_ORDER_UNKNOWN  },
+        {LEVEL_RAID0,  ZONE_ORDER_ORIGINAL },
+        {LEVEL_RAID0,  ZONE_ORDER_ALTERNATE},
+    };
+
+    for (uint32_t i = 0; i < ARRAY_COUNT(kinds); i++) {
+        struct geometry g;
+        const struct shape shape = {.level = kinds[i].level,
+                                    .slot_count = ARRAY_COUNT(sizes),
+                                    .chunk_sectors = 128,
+                                    .zone_order = kinds[i].order,
+                                    .unequal_member_sectors = sizes};
+        CHECK_EQ(geometry_init(&g, &shape, NULL), 0);
+        const uint64_t step = g.volume_sectors / 10007;
+        for (uint64_t sector = 0; sector < g.volume_sectors; sector += step) {
+            check_round_trip(&g, sector);
+            CHECK_SO_FAR();
+        }
+        check_round_trip(&g, g.volume_sectors - 1);
     }
 }
 
@@ -621,4 +762,5 @@ TEST(names)
 
 TEST_MAIN(RUN(raid4) RUN(raid5) RUN(raid6) RUN(pictures) RUN(q_exponents) RUN(raid0_zones)
               RUN(raid0_orders_differ) RUN(raid0_unknown_layout) RUN(linear) RUN(raid1) RUN(raid10)
-                  RUN(survivable_losses) RUN(large_arrays) RUN(impossible_shapes) RUN(names))
+                  RUN(survivable_losses) RUN(large_arrays) RUN(large_zones) RUN(impossible_shapes)
+                      RUN(names))

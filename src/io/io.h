@@ -5,10 +5,13 @@
  * struct io_ops.  A lane owns one struct io and drives it:
  *
  *      io_submit()  hands a request over; never blocks, never calls back
- *      io_run()     waits for completions, deadlines and timers and calls back
+ *      io_run()     waits for completions, deadlines, timers and wakes and calls back
  *
  *   submit ---> backend ---> done(request, 0 | -errno)      exactly once, inside io_run()
  *          \--> deadline passed ---> done(request, -ETIMEDOUT)
+ *
+ * io_wake() is the one call that other lanes may make: what they have to say lies in memory
+ * that they share, and a wake says that it is there.
  *
  * After a deadline the backend may still hold the data path busy; it never
  * touches the request or its buffers again (a backend whose kernel might write
@@ -61,22 +64,34 @@ struct io_timer {
     bool armed;
 };
 
+/* What happens in a lane when it is woken. */
+struct io_wake {
+    /* From io_run() of the lane, once for all calls of io_wake() since it last began: it has
+     * to look for everything there may be, and may find nothing. */
+    void (*fire)(struct io_wake *wake);
+};
+
 struct io;
 
 struct io_ops {
     const char *name; /* "threads", "memory" */
     void (*submit)(struct io *io, struct io_request *request);
     /* Run what is due; if nothing is, wait for it until wait_until_ns on the backend's clock
-     * (0: don't wait).  Returns how many callbacks ran. */
+     * (0: don't wait).  Returns how many callbacks ran.  With IO_NEVER it also returns, 0, when
+     * nothing will ever happen: nothing is outstanding, and no other thread may wake it. */
     uint32_t (*run)(struct io *io, uint64_t wait_until_ns);
     uint64_t (*now)(struct io *io); /* nanoseconds, monotonic */
     void (*timer_start)(struct io *io, struct io_timer *timer);
     void (*timer_stop)(struct io *io, struct io_timer *timer);
+    void (*wake)(struct io *io);    /* see io_wake() */
     void (*destroy)(struct io *io); /* nothing may be outstanding but what a deadline gave up */
 };
 
 struct io {
     const struct io_ops *ops;
+    /* The owner's alone; what stands here when a wake is due is what fires.  NULL, as at
+     * first: nobody is there, and wakes are forgotten. */
+    struct io_wake *woken;
 };
 
 static inline void io_submit(struct io *io, struct io_request *request)
@@ -105,6 +120,16 @@ static inline void io_timer_start(struct io *io, struct io_timer *timer)
 static inline void io_timer_stop(struct io *io, struct io_timer *timer)
 {
     io->ops->timer_stop(io, timer);
+}
+
+/* Let io->woken fire in the lane of `io`, soon: a wait in io_run() ends for it.  Any thread may
+ * call this as long as the io exists, the owner too, also from inside a callback of that very
+ * io: then it fires in the next io_run().  Not from a signal handler.  Never waits for I/O,
+ * never calls back.  What the caller wrote to memory before is there to be seen when it
+ * fires. */
+static inline void io_wake(struct io *io)
+{
+    io->ops->wake(io);
 }
 
 static inline void io_destroy(struct io *io)

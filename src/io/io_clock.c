@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* io_clock.c - what every backend keeps: a clock, timers, and requests that are over. */
+/* io_clock.c - what every backend keeps: a clock, timers, wakes, and requests that are over. */
 #include "io/io_clock.h"
 
 #include <time.h>
@@ -67,6 +67,14 @@ uint32_t io_timers_fire(struct list_node *timers, uint64_t now_ns)
         fired++;
     }
     return fired;
+}
+
+uint32_t io_fire_woken(struct io *io)
+{
+    if (io->woken == NULL)
+        return 0;
+    io->woken->fire(io->woken);
+    return 1;
 }
 
 /* `backend` is free once a request is over, and keeps the result for io_report(). */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* io_clock.h - what every backend keeps: a clock, timers, and requests that are over.
+/* io_clock.h - what every backend keeps: a clock, timers, wakes, and requests that are over.
  *
  * Lists are the backend's and belong to the thread that drives it; nothing here
  * locks or allocates. */
@@ -25,6 +25,9 @@ uint64_t io_timers_next_ns(const struct list_node *timers);
 /* Fire the timers that are due at now_ns and return how many that were.  One that is
  * armed by a callback waits for the next call, so a call always ends. */
 uint32_t io_timers_fire(struct list_node *timers, uint64_t now_ns);
+
+/* Fire what a wake sets off; returns how many callbacks that were, 0 if nobody is there. */
+uint32_t io_fire_woken(struct io *io);
 
 /* Put a request that is over at the end of `finished`, to be reported with `result`. */
 void io_finish(struct list_node *finished, struct io_request *request, int result);

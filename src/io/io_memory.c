@@ -31,6 +31,7 @@ struct memory {
     struct io_memory_member *members;
     uint32_t member_count;
     uint64_t now_ns;
+    bool wake_pending;
     struct list_node timers;
     uint32_t in_flight_count;
     struct in_flight in_flight[IN_FLIGHT_MAX]; /* in the order of submission */
@@ -135,10 +136,12 @@ static bool ends_now(const struct memory *memory, struct in_flight *flight, int 
 /* Everything that is due at this instant; returns how many callbacks ran. */
 static uint32_t run_instant(struct memory *memory)
 {
+    const bool woken = memory->wake_pending;
     struct list_node finished;
     uint32_t kept = 0;
     int result;
 
+    memory->wake_pending = false; /* a callback that wakes means the next run */
     list_init(&finished);
     for (uint32_t i = 0; i < memory->in_flight_count; i++) {
         struct in_flight flight = memory->in_flight[i];
@@ -149,8 +152,9 @@ static uint32_t run_instant(struct memory *memory)
     }
     memory->in_flight_count = kept;
 
-    const uint32_t reported = io_report(&finished);
-    return reported + io_timers_fire(&memory->timers, memory->now_ns);
+    uint32_t called = woken ? io_fire_woken(&memory->io) : 0;
+    called += io_report(&finished);
+    return called + io_timers_fire(&memory->timers, memory->now_ns);
 }
 
 static uint64_t next_instant_ns(const struct memory *memory)
@@ -196,6 +200,11 @@ static void memory_timer_stop(struct io *io, struct io_timer *timer)
     io_timers_stop(timer);
 }
 
+static void memory_wake(struct io *io)
+{
+    memory_of(io)->wake_pending = true;
+}
+
 static void memory_destroy(struct io *io)
 {
     struct memory *memory = memory_of(io);
@@ -212,6 +221,7 @@ static const struct io_ops memory_ops = {
     .now = memory_now,
     .timer_start = memory_timer_start,
     .timer_stop = memory_timer_stop,
+    .wake = memory_wake,
     .destroy = memory_destroy,
 };
 
@@ -221,10 +231,11 @@ int io_memory_create(struct io_memory_member *members, uint32_t count, struct io
 
     if (memory == NULL)
         return -ENOMEM;
-    memory->io.ops = &memory_ops;
+    memory->io = (struct io){.ops = &memory_ops};
     memory->members = members;
     memory->member_count = count;
     memory->now_ns = 0;
+    memory->wake_pending = false;
     memory->in_flight_count = 0;
     list_init(&memory->timers);
     *out = &memory->io;

@@ -6,7 +6,7 @@
  * `latency_ns` after it was submitted, those due together in order of submission;
  * faults are looked at then.  A write lands as it completes, and not at all when it
  * fails or runs into its deadline; a flush has nothing to do.  At most 65536 may be in
- * flight. */
+ * flight.  One thread does everything, io_wake() too; a wake is due at once. */
 #ifndef IO_IO_MEMORY_H
 #define IO_IO_MEMORY_H
 

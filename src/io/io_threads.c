@@ -7,9 +7,10 @@
  *                                                     reading: pread(), exchange()
  *                                                     writing: exchange(), pwrite()
  *      run()    <---------- finished <--------------------- finish()
+ *        ^----------------- wake_pending <----------------- wake(), of anybody
  *
- * The owner is the one thread that calls the functions of io_ops.  All that it
- * shares with the workers is under `lock`, which is never held across I/O.
+ * The owner is the one thread that calls the functions of io_ops, wake() aside.  All that
+ * it shares with the workers is under `lock`, which is never held across I/O.
  *
  * Deadlines.  A request that is queued is simply taken out of the queue.  One that
  * a worker has in hand is given up: the worker may be inside pread() or pwrite() for
@@ -123,7 +124,8 @@ struct threads {
     uint32_t called_count; /* workers that were called and aren't awake yet */
     uint32_t busy_count;
     struct list_node finished; /* requests to report */
-    pthread_cond_t something;  /* the owner waits for this */
+    bool wake_pending;
+    pthread_cond_t something; /* the owner waits for this */
     bool owner_waits;
     bool stopping;
 
@@ -161,6 +163,15 @@ static void release(struct threads *threads)
 {
     if (atomic_fetch_sub(&threads->references, 1) == 1)
         free_threads(threads);
+}
+
+/* There is something for the owner: let it look, if it sleeps. */
+static void call_owner(struct threads *threads)
+{
+    if (!threads->owner_waits)
+        return;
+    threads->owner_waits = false;
+    (void)pthread_cond_signal(&threads->something);
 }
 
 /* ---- workers ---- */
@@ -440,10 +451,7 @@ static void finish(struct worker *worker, int result)
     if (worker->state == WORKER_BUSY) {
         threads->busy_count--;
         io_finish(&threads->finished, worker->request, result);
-        if (threads->owner_waits) {
-            threads->owner_waits = false;
-            (void)pthread_cond_signal(&threads->something);
-        }
+        call_owner(threads);
     }
     worker->state = WORKER_IDLE;
     worker->request = NULL;
@@ -570,6 +578,7 @@ static void sleep_until(struct threads *threads, uint64_t until_ns)
 static uint64_t await_something(struct threads *threads, uint64_t wait_until_ns)
 {
     const uint64_t timer_ns = io_timers_next_ns(&threads->timers);
+    const bool listens = threads->io.woken != NULL;
 
     for (;;) {
         const uint64_t now_ns = io_clock_now_ns();
@@ -578,7 +587,9 @@ static uint64_t await_something(struct threads *threads, uint64_t wait_until_ns)
 
         if (!list_empty(&threads->finished) || until_ns <= now_ns)
             return now_ns;
-        if (until_ns == IO_NEVER && threads->outstanding == 0)
+        if (threads->wake_pending && listens)
+            return now_ns;
+        if (until_ns == IO_NEVER && threads->outstanding == 0 && !listens)
             return now_ns; /* nothing will ever happen */
         sleep_until(threads, MIN(until_ns, deadline_ns));
     }
@@ -597,11 +608,14 @@ static uint32_t threads_run(struct io *io, uint64_t wait_until_ns)
         list_remove(node);
         list_append(&finished, node);
     }
+    const bool woken = threads->wake_pending;
+    threads->wake_pending = false; /* whoever wakes from here on may mean what fire() won't see */
     (void)pthread_mutex_unlock(&threads->lock);
 
+    const uint32_t fired = woken ? io_fire_woken(io) : 0;
     const uint32_t reported = io_report(&finished);
     threads->outstanding -= reported;
-    return reported + io_timers_fire(&threads->timers, now_ns);
+    return fired + reported + io_timers_fire(&threads->timers, now_ns);
 }
 
 static uint64_t threads_now(struct io *io)
@@ -619,6 +633,16 @@ static void threads_timer_stop(struct io *io, struct io_timer *timer)
 {
     (void)io;
     io_timers_stop(timer);
+}
+
+static void threads_wake(struct io *io)
+{
+    struct threads *threads = threads_of(io);
+
+    (void)pthread_mutex_lock(&threads->lock);
+    threads->wake_pending = true;
+    call_owner(threads);
+    (void)pthread_mutex_unlock(&threads->lock);
 }
 
 /* Send every worker home and wait for those that will come soon. */
@@ -664,6 +688,7 @@ static const struct io_ops threads_ops = {
     .now = threads_now,
     .timer_start = threads_timer_start,
     .timer_stop = threads_timer_stop,
+    .wake = threads_wake,
     .destroy = threads_destroy,
 };
 

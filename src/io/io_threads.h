@@ -31,7 +31,7 @@ struct io_extent {
 /* Start `thread_count` workers (1..64), and as many spare ones, over extents[count]; the array is
  * copied.
  *
- * Call submit, run and timers from one thread at a time.  Destroying waits for
+ * Call submit, run and timers from one thread at a time; io_wake() from any.  Destroying waits for
  * workers that have something in hand, except what was given up at a deadline: they are
  * detached and keep only memory and descriptors of their own.
  *

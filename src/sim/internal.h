@@ -151,6 +151,7 @@ enum sim_trace_kind {
     SIM_TRACE_LATE, /* a write that was given up lands */
     SIM_TRACE_TIMER,
     SIM_TRACE_FAULT,
+    SIM_TRACE_WAKE,
 };
 
 struct sim_trace {
@@ -199,6 +200,7 @@ struct sim_lane {
     struct sim *sim;
     uint32_t index;
     struct list_node timers;
+    struct io_timer wake;      /* among `timers`, and armed, while one is pending */
     struct list_node finished; /* to be reported */
     uint64_t outstanding;      /* submitted, not reported */
 };
@@ -230,7 +232,8 @@ struct sim {
 /* `value`: a result; of SUBMIT a hash of what is written, of LATE the sectors that landed. */
 void sim_trace_flight(struct sim *sim, enum sim_trace_kind kind, const struct sim_flight *flight,
                       int64_t value);
-void sim_trace_timer(struct sim *sim, uint32_t lane);
+/* TIMER or WAKE. */
+void sim_trace_timer(struct sim *sim, enum sim_trace_kind kind, uint32_t lane);
 void sim_trace_fault(struct sim *sim, const struct sim_fault *fault);
 
 /* What becomes of writes that may or may not have made it to where they should: each is

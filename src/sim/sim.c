@@ -14,7 +14,7 @@
  *
  * Timers stay in a list for each lane, since their order among equals is that of arming
  * and nothing else needs to find them; at one instant, events go before timers and lower
- * lanes before higher ones. */
+ * lanes before higher ones.  A wake is a timer like the others, so all that holds for it. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -522,13 +522,18 @@ static struct turn next_turn(struct sim *sim, const struct sim_lane *only)
     return turn;
 }
 
-static void fire_first(struct sim_lane *lane)
+/* Returns whether a callback was made: a wake may find nobody. */
+static bool fire_first(struct sim_lane *lane)
 {
     struct io_timer *timer = CONTAINER_OF(lane->timers.next, struct io_timer, link);
+    const bool is_wake = timer == &lane->wake;
 
     io_timers_stop(timer);
-    sim_trace_timer(lane->sim, lane->index);
+    sim_trace_timer(lane->sim, is_wake ? SIM_TRACE_WAKE : SIM_TRACE_TIMER, lane->index);
+    if (is_wake)
+        return io_fire_woken(&lane->io) == 1;
     timer->fire(timer);
+    return true;
 }
 
 static void run_event(struct sim *sim, struct sim_event *event)
@@ -552,11 +557,10 @@ static bool take_turn(struct sim *sim, const struct turn *turn)
 {
     sim_clock_advance(&sim->clock, turn->at_ns);
     sim->event_count++;
-    if (turn->event != NULL)
-        run_event(sim, turn->event);
-    else
-        fire_first(turn->lane);
-    return turn->event == NULL;
+    if (turn->event == NULL)
+        return fire_first(turn->lane);
+    run_event(sim, turn->event);
+    return false;
 }
 
 static bool report_one(struct sim_lane *lane)
@@ -631,8 +635,19 @@ static void lane_timer_stop(struct io *io, struct io_timer *timer)
     io_timers_stop(timer);
 }
 
+static void lane_wake(struct io *io)
+{
+    struct sim_lane *lane = lane_of(io);
+
+    if (lane->wake.armed)
+        return;
+    lane->wake.at_ns = lane->sim->clock.now_ns;
+    io_timers_start(&lane->timers, &lane->wake);
+}
+
 static void lane_destroy(struct io *io)
 {
+    io_timers_stop(&lane_of(io)->wake);
     assert(lane_of(io)->outstanding == 0);
     assert(list_empty(&lane_of(io)->timers));
 }
@@ -644,6 +659,7 @@ static const struct io_ops lane_ops = {
     .now = lane_now,
     .timer_start = lane_timer_start,
     .timer_stop = lane_timer_stop,
+    .wake = lane_wake,
     .destroy = lane_destroy,
 };
 

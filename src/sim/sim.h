@@ -101,7 +101,8 @@ void sim_destroy(struct sim *sim);
  *
  * io_run() of a lane runs one callback at a time, and whatever happens elsewhere before
  * that.  What completes meanwhile for another lane is kept until that lane is run; its
- * timers wait as well: a thread that is busy elsewhere. */
+ * timers wait as well: a thread that is busy elsewhere.  A wake is a timer of the lane that
+ * is due now. */
 struct io *sim_lane(struct sim *sim, uint32_t lane);
 
 /* The next event of the world, whoever it belongs to: a completion or timer and its
@@ -111,7 +112,7 @@ bool sim_step(struct sim *sim);
 
 uint64_t sim_now_ns(const struct sim *sim);
 
-/* Events until now: completions, deadlines, timers, late writes, faults with a time. */
+/* Events until now: completions, deadlines, timers, wakes, late writes, faults with a time. */
 uint64_t sim_event_count(const struct sim *sim);
 
 /* A hash of all that happened: submissions with the data written, events, results, times. */

@@ -17,6 +17,7 @@ static const char *const trace_names[] = {
     [SIM_TRACE_SUBMIT] = "submit",     [SIM_TRACE_COMPLETE] = "complete",
     [SIM_TRACE_DEADLINE] = "deadline", [SIM_TRACE_LATE] = "late",
     [SIM_TRACE_TIMER] = "timer",       [SIM_TRACE_FAULT] = "fault",
+    [SIM_TRACE_WAKE] = "wake",
 };
 
 static const char *const io_names[] = {
@@ -92,16 +93,16 @@ void sim_trace_flight(struct sim *sim, enum sim_trace_kind kind, const struct si
         log_flight(sim, kind, flight, value);
 }
 
-void sim_trace_timer(struct sim *sim, uint32_t lane)
+void sim_trace_timer(struct sim *sim, enum sim_trace_kind kind, uint32_t lane)
 {
     const uint64_t numbers[] = {lane};
     char bytes[LINE_BYTES];
     struct text line;
 
-    fold(sim, SIM_TRACE_TIMER, numbers, ARRAY_COUNT(numbers));
+    fold(sim, kind, numbers, ARRAY_COUNT(numbers));
     if (sim->trace.log == NULL)
         return;
-    begin_line(sim, SIM_TRACE_TIMER, &line, bytes);
+    begin_line(sim, kind, &line, bytes);
     text_add(&line, " lane %" PRIu32, lane);
     log_line(sim, &line);
 }

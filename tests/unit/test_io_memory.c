@@ -518,6 +518,104 @@ TEST(a_callback_may_submit)
     io_destroy(io);
 }
 
+static uint32_t wakes_left; /* that fire() itself is to set off */
+
+static void wake_fired(struct io_wake *wake)
+{
+    record(wake);
+    if (wakes_left > 0) {
+        wakes_left--;
+        io_wake(io);
+        io_wake(io);
+    }
+}
+
+static struct io_wake wake = {.fire = wake_fired};
+
+TEST(a_wake_is_due_at_once_and_fires_once)
+{
+    static struct probe probe;
+
+    SET_UP();
+    io->woken = &wake;
+    members[0].latency_ns = 100;
+    submit(&probe, 0, 0, 10, IO_NEVER);
+    for (uint32_t i = 0; i < 3; i++)
+        io_wake(io);
+    CHECK_EQ(called_count, 0); /* not from here */
+    CHECK_EQ(io_run(io, IO_NEVER), 1);
+    CHECK(called[0] == &wake);
+    CHECK_EQ(io_now(io), 0);
+    CHECK_EQ(io_run(io, 0), 0);
+    CHECK_EQ(io_run(io, IO_NEVER), 1);
+    CHECK_EQ(probe.done_ns, 100);
+    io_wake(io);
+    CHECK_EQ(io_run(io, 0), 1);
+    CHECK_EQ(io_run(io, 500), 0);
+    CHECK_EQ(called_count, 3);
+    io_destroy(io);
+}
+
+/* All at one instant: the wake counts as one of the callbacks. */
+TEST(a_wake_does_not_hide_what_is_due_with_it)
+{
+    static struct probe probe;
+
+    SET_UP();
+    io->woken = &wake;
+    submit(&probe, 0, 0, 10, IO_NEVER);
+    io_timer_start(io, &timers[0]);
+    io_wake(io);
+    CHECK_EQ(io_run(io, 0), 3);
+    CHECK(called[0] == &wake && called[1] == &probe && called[2] == &timers[0]);
+    io_destroy(io);
+}
+
+static void wake_and_record(struct io_request *request, int result)
+{
+    io_wake(io);
+    probe_done(request, result);
+}
+
+static void timer_wakes(struct io_timer *timer)
+{
+    io_wake(io);
+    timer_fired(timer);
+}
+
+TEST(a_callback_may_wake)
+{
+    static struct probe probe;
+
+    SET_UP();
+    io->woken = &wake;
+    submit(&probe, 0, 0, 10, IO_NEVER);
+    probe.request.done = wake_and_record;
+    timers[0].fire = timer_wakes;
+    io_timer_start(io, &timers[0]);
+    CHECK_EQ(io_run(io, 0), 2); /* it fires in the next run, and once for both */
+    wakes_left = 2;
+    CHECK_EQ(io_run(io, 0), 1);
+    CHECK_EQ(io_run(io, IO_NEVER), 1); /* woken by itself */
+    CHECK_EQ(io_run(io, IO_NEVER), 1);
+    CHECK_EQ(io_run(io, IO_NEVER), 0);
+    CHECK_EQ(io_now(io), 0);
+    io_destroy(io);
+}
+
+TEST(a_wake_of_nobody_is_forgotten)
+{
+    SET_UP();
+    io_wake(io);
+    CHECK_EQ(io_run(io, 100), 0);
+    CHECK_EQ(io_now(io), 100);
+    io->woken = &wake;
+    CHECK_EQ(io_run(io, 200), 0);
+    io_wake(io);
+    io_destroy(io); /* with a wake pending */
+    CHECK_EQ(called_count, 0);
+}
+
 TEST(destroying_nothing_is_allowed)
 {
     io_destroy(NULL);
@@ -541,5 +639,9 @@ TEST_MAIN({
     RUN(a_stopped_timer_stays_silent);
     RUN(a_timer_may_stop_another_and_start_itself_again);
     RUN(a_callback_may_submit);
+    RUN(a_wake_is_due_at_once_and_fires_once);
+    RUN(a_wake_does_not_hide_what_is_due_with_it);
+    RUN(a_callback_may_wake);
+    RUN(a_wake_of_nobody_is_forgotten);
     RUN(destroying_nothing_is_allowed);
 })

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -815,6 +816,255 @@ TEST(a_completion_wakes_run_before_its_timer)
     tear_down();
 }
 
+/* ---- being woken ---- */
+
+static uint32_t fire_count;
+static uint32_t wakes_left; /* that fire() itself is to set off */
+static bool inside_wake;
+
+/* By the owner, where a callback must not come from. */
+static void wake_own(void)
+{
+    inside_wake = true;
+    io_wake(io);
+    inside_wake = false;
+}
+
+static void wake_fired(struct io_wake *wake)
+{
+    (void)wake;
+    if (inside_wake || !pthread_equal(pthread_self(), owner))
+        wrong_call = true;
+    fire_count++;
+    if (wakes_left > 0) {
+        wakes_left--;
+        wake_own();
+        wake_own();
+    }
+}
+
+static struct io_wake wake = {.fire = wake_fired};
+
+TEST(a_wake_before_run_is_not_lost)
+{
+    SET_UP(1);
+    io->woken = &wake;
+    fire_count = 0;
+    for (uint32_t i = 0; i < 3; i++)
+        wake_own();
+    CHECK_EQ(fire_count, 0);
+    CHECK_EQ(io_run(io, IO_NEVER), 1);
+    CHECK_EQ(fire_count, 1);
+    CHECK_EQ(io_run(io, io_now(io) + 10 * MILLISECOND_NS), 0);
+    wake_own();
+    CHECK_EQ(io_run(io, 0), 1);
+    CHECK_EQ(io_run(io, 0), 0);
+    CHECK_EQ(fire_count, 2);
+    tear_down();
+}
+
+static void done_and_wake(struct io_request *request, int result)
+{
+    wake_own();
+    probe_done(request, result);
+}
+
+static void timer_wakes(struct io_timer *timer)
+{
+    wake_own();
+    timer_fired(timer);
+}
+
+TEST(a_callback_may_wake)
+{
+    struct probe probe = {.buffer = malloc(100), .bytes = 100};
+
+    SET_UP(1);
+    io->woken = &wake;
+    fire_count = 0;
+    prepare(&probe, 0, 0, IO_NEVER);
+    probe.request.done = done_and_wake;
+    submit(&probe);
+    CHECK_EQ(io_run(io, IO_NEVER), 1);
+    CHECK_EQ(probe.result, 0);
+    CHECK_EQ(fire_count, 0); /* in the next run */
+    wakes_left = 2;
+    for (uint32_t i = 1; i <= 3; i++) { /* then twice woken by itself */
+        CHECK_EQ(io_run(io, IO_NEVER), 1);
+        CHECK_EQ(fire_count, i);
+    }
+    CHECK_EQ(io_run(io, 0), 0);
+    timers[0] = (struct io_timer){.at_ns = io_now(io), .fire = timer_wakes};
+    io_timer_start(io, &timers[0]);
+    CHECK_EQ(io_run(io, IO_NEVER), 1);
+    CHECK_EQ(fire_count, 3);
+    CHECK_EQ(io_run(io, IO_NEVER), 1);
+    CHECK_EQ(fire_count, 4);
+    free(probe.buffer);
+    tear_down();
+}
+
+static void *wake_after_a_while(void *target)
+{
+    (void)usleep(30000);
+    io_wake(target);
+    return NULL;
+}
+
+/* Nothing is outstanding, or something that hangs, or a timer is far away: the wait ends. */
+TEST(a_wake_ends_a_wait)
+{
+    struct probe probe = {.buffer = malloc(100), .bytes = 100};
+    pthread_t other;
+
+    SET_UP(1);
+    io->woken = &wake;
+    fire_count = 0;
+    set_rule(0, RULE_HANG);
+    for (uint32_t round = 1; round <= 3; round++) {
+        const uint64_t before_ns = clock_ns();
+        CHECK_EQ(pthread_create(&other, NULL, wake_after_a_while, io), 0);
+        CHECK_EQ(io_run(io, round < 3 ? IO_NEVER : before_ns + PATIENCE_NS), 1);
+        CHECK(clock_ns() >= before_ns + 30 * MILLISECOND_NS);
+        CHECK(clock_ns() < before_ns + 5000 * MILLISECOND_NS);
+        CHECK_EQ(fire_count, round);
+        CHECK_EQ(pthread_join(other, NULL), 0);
+        if (round == 1) {
+            start(&probe, 0, 0, IO_NEVER);
+            timers[0] = (struct io_timer){.at_ns = io_now(io) + PATIENCE_NS, .fire = timer_fired};
+            io_timer_start(io, &timers[0]);
+        }
+    }
+    io_timer_stop(io, &timers[0]);
+    CHECK(let_go(0));
+    CHECK(await(&probe));
+    CHECK_EQ(probe.result, 0);
+    free(probe.buffer);
+    tear_down();
+}
+
+TEST(a_wake_of_nobody_is_forgotten)
+{
+    pthread_t other;
+
+    SET_UP(1);
+    fire_count = 0;
+    CHECK_EQ(pthread_create(&other, NULL, wake_after_a_while, io), 0);
+    const uint64_t until_ns = io_now(io) + 60 * MILLISECOND_NS;
+    CHECK_EQ(io_run(io, until_ns), 0);
+    CHECK(io_now(io) >= until_ns); /* the wait goes on */
+    CHECK_EQ(pthread_join(other, NULL), 0);
+    CHECK_EQ(io_run(io, 0), 0);
+    io->woken = &wake;
+    CHECK_EQ(io_run(io, 0), 0);
+    wake_own();
+    tear_down(); /* with a wake pending */
+    CHECK_EQ(fire_count, 0);
+}
+
+/* Wakes from many threads, each with something to count.  The owner counts only when it is
+ * fired: were one wake lost, it would wait in vain for the last of them. */
+enum { WAKERS = 4, MESSAGES = 20000 };
+
+static atomic_uint messages;
+static uint32_t received;
+
+static void *send_messages(void *target)
+{
+    for (uint32_t i = 0; i < MESSAGES; i++) {
+        atomic_fetch_add_explicit(&messages, 1, memory_order_relaxed);
+        io_wake(target);
+        if (i % 64 == 0)
+            (void)usleep(1); /* so that the owner gets to sleep */
+    }
+    return NULL;
+}
+
+static void receive(struct io_wake *woken)
+{
+    wake_fired(woken);
+    received = atomic_load_explicit(&messages, memory_order_relaxed);
+}
+
+TEST(no_wake_is_lost)
+{
+    static struct io_wake receiver = {.fire = receive};
+    const uint64_t end_ns = clock_ns() + PATIENCE_NS;
+    pthread_t wakers[WAKERS];
+
+    SET_UP(1);
+    io->woken = &receiver;
+    fire_count = 0;
+    for (uint32_t i = 0; i < WAKERS; i++)
+        CHECK_EQ(pthread_create(&wakers[i], NULL, send_messages, io), 0);
+    while (received < WAKERS * MESSAGES && clock_ns() < end_ns)
+        (void)io_run(io, end_ns);
+    for (uint32_t i = 0; i < WAKERS; i++)
+        CHECK_EQ(pthread_join(wakers[i], NULL), 0);
+    CHECK_EQ(received, WAKERS * MESSAGES);
+    printf("# fired %u times for %u wakes\n", fire_count, WAKERS * MESSAGES);
+    CHECK(fire_count <= WAKERS * MESSAGES);
+    tear_down();
+}
+
+/* Two lanes that wake each other in turn, with plain memory between them: each sleeps almost
+ * every time, and sees what the other wrote before it woke it. */
+enum { TURNS = 10000 };
+
+struct player {
+    struct io_wake wake;
+    struct io *io;
+    struct player *other;
+    uint32_t ball; /* written by the other before it wakes */
+    bool over;
+};
+
+static void play(struct io_wake *woken)
+{
+    struct player *player = CONTAINER_OF(woken, struct player, wake);
+    const uint32_t ball = player->ball;
+
+    player->over = ball >= TURNS;
+    if (ball <= TURNS) {
+        player->other->ball = ball + 1;
+        io_wake(player->other->io);
+    }
+}
+
+static void *run_player(void *argument)
+{
+    struct player *player = argument;
+    const uint64_t end_ns = clock_ns() + PATIENCE_NS;
+
+    while (!player->over && clock_ns() < end_ns)
+        (void)io_run(player->io, end_ns);
+    return NULL;
+}
+
+TEST(two_lanes_wake_each_other)
+{
+    static struct player players[2];
+    pthread_t other;
+
+    SET_UP(1);
+    players[0].io = io;
+    CHECK_EQ(io_threads_create(extents, FILE_COUNT, 1, &players[1].io), 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        players[i].other = &players[1 - i];
+        players[i].wake.fire = play;
+        players[i].io->woken = &players[i].wake;
+    }
+    CHECK_EQ(pthread_create(&other, NULL, run_player, &players[1]), 0);
+    io_wake(players[0].io);
+    (void)run_player(&players[0]);
+    CHECK_EQ(pthread_join(other, NULL), 0);
+    CHECK(players[0].over && players[1].over);
+    CHECK_EQ(players[0].ball, TURNS);
+    CHECK_EQ(players[1].ball, TURNS + 1);
+    io_destroy(players[1].io);
+    tear_down();
+}
+
 /* ---- deadlines ---- */
 
 TEST(a_hung_read_ends_at_its_deadline)
@@ -1557,6 +1807,12 @@ TEST_MAIN({
     RUN(run_returns_when_it_was_told_to);
     RUN(timers_fire_when_they_are_due);
     RUN(a_completion_wakes_run_before_its_timer);
+    RUN(a_wake_before_run_is_not_lost);
+    RUN(a_callback_may_wake);
+    RUN(a_wake_ends_a_wait);
+    RUN(a_wake_of_nobody_is_forgotten);
+    RUN(no_wake_is_lost);
+    RUN(two_lanes_wake_each_other);
     RUN(a_hung_read_ends_at_its_deadline);
     RUN(each_request_ends_at_its_own_deadline);
     RUN(what_is_read_in_time_is_good_however_late_it_is_fetched);

@@ -1431,6 +1431,128 @@ TEST(a_step_is_one_callback_whoever_it_belongs_to)
     tear_down();
 }
 
+struct listener {
+    struct io_wake wake;
+    uint32_t fire_count;
+    uint32_t turn; /* as of probes */
+    uint64_t fired_ns;
+    uint32_t wakes;      /* the lanes that it wakes, a bit each, */
+    uint32_t wakes_left; /* as many times */
+};
+
+static struct listener listeners[3];
+
+static void wake_lanes(uint32_t lanes)
+{
+    for (uint32_t lane = 0; lane < options.lane_count; lane++)
+        if ((lanes >> lane & 1) != 0)
+            io_wake(sim_lane(sim, lane));
+}
+
+static void wake_fired(struct io_wake *wake)
+{
+    struct listener *listener = CONTAINER_OF(wake, struct listener, wake);
+
+    listener->fire_count++;
+    listener->turn = turns++;
+    listener->fired_ns = sim_now_ns(sim);
+    if (listener->wakes_left > 0) {
+        listener->wakes_left--;
+        wake_lanes(listener->wakes);
+    }
+}
+
+static void listen_on_all_lanes(void)
+{
+    turns = 0;
+    for (uint32_t lane = 0; lane < options.lane_count; lane++) {
+        listeners[lane] = (struct listener){.wake = {.fire = wake_fired}};
+        sim_lane(sim, lane)->woken = &listeners[lane].wake;
+    }
+}
+
+TEST(a_wake_fires_in_its_lane_and_once)
+{
+    struct io *io[2];
+
+    SET_UP();
+    listen_on_all_lanes();
+    for (uint32_t i = 0; i < 2; i++)
+        io[i] = sim_lane(sim, i);
+    for (uint32_t i = 0; i < 3; i++)
+        io_wake(io[1]);
+    CHECK_EQ(turns, 0); /* not from here */
+    CHECK_EQ(sim_event_count(sim), 0);
+    CHECK_EQ(io_run(io[0], 400), 0);
+    CHECK_EQ(io_now(io[0]), 400);
+    io_wake(io[1]);
+    CHECK_EQ(turns, 0);
+    CHECK_EQ(io_run(io[1], IO_NEVER), 1);
+    CHECK_EQ(listeners[1].fire_count, 1);
+    CHECK_EQ(listeners[1].fired_ns, 400); /* late, as on a thread that was busy */
+    CHECK_EQ(sim_event_count(sim), 1);
+    CHECK_EQ(io_run(io[1], IO_NEVER), 0);
+
+    /* Before the clock moves on; the lower lane first. */
+    start_timer(0, 0, 500);
+    wake_lanes(3);
+    CHECK(sim_step(sim) && sim_step(sim));
+    CHECK_EQ(listeners[0].turn, 1);
+    CHECK_EQ(listeners[1].turn, 2);
+    CHECK_EQ(sim_now_ns(sim), 400);
+    CHECK(sim_step(sim));
+    CHECK_EQ(fired_ns[0], 500);
+    CHECK(!sim_step(sim));
+    CHECK_EQ(sim_event_count(sim), 4);
+    io_destroy(io[0]);
+    io_destroy(io[1]);
+    tear_down();
+}
+
+TEST(a_wake_is_a_timer_that_is_due_now)
+{
+    static struct probe probe;
+
+    SET_UP();
+    members[1] = (struct sim_member_options){.latency_ns_max = 0};
+    SET_UP_AGAIN();
+    listen_on_all_lanes();
+    CHECK_EQ(io_run(sim_lane(sim, 1), 300), 0);
+    start_timer(0, 0, 300);
+    io_wake(sim_lane(sim, 0));
+    start_timer(1, 0, 300);
+    start_timer(2, 0, 299); /* has been waiting for longer */
+    start(&probe, IO_READ, 1, 0, 1);
+    for (uint32_t i = 0; i < 5; i++)
+        CHECK_EQ(io_run(sim_lane(sim, 0), 0), 1);
+    CHECK_EQ(fired_turn[2], 0);
+    CHECK_EQ(probe.turn, 1); /* at the same time: events go before timers */
+    CHECK_EQ(fired_turn[0], 2);
+    CHECK_EQ(listeners[0].turn, 3);
+    CHECK_EQ(fired_turn[1], 4);
+    CHECK_EQ(sim_now_ns(sim), 300);
+    tear_down();
+}
+
+TEST(a_wake_of_nobody_is_forgotten)
+{
+    SET_UP();
+    io_wake(sim_lane(sim, 0));
+    CHECK_EQ(io_run(sim_lane(sim, 0), 100), 0);
+    CHECK_EQ(sim_now_ns(sim), 100);
+    io_wake(sim_lane(sim, 1));
+    CHECK(sim_step(sim));
+    CHECK_EQ(sim_event_count(sim), 2);
+    listen_on_all_lanes();
+    CHECK(!sim_step(sim));
+    io_wake(sim_lane(sim, 1));
+    io_destroy(sim_lane(sim, 1)); /* with a wake pending */
+    CHECK(!sim_step(sim));
+    io_wake(sim_lane(sim, 0));
+    CHECK_EQ(turns, 0);
+    tear_down(); /* likewise */
+}
+
 static struct probe chain;
 static uint32_t chain_left;
 
@@ -1583,6 +1705,49 @@ TEST(the_same_seed_gives_the_same_trace)
     CHECK(first.hash == TRACE_HASH);
 }
 
+/* Lanes that wake each other and themselves from their callbacks. */
+static void play_wakes(uint32_t wakes_left, struct transcript *transcript)
+{
+    memset(transcript, 0, sizeof *transcript);
+    set_options();
+    options.lane_count = 3;
+    options.log = add_line;
+    options.log_context = transcript;
+    make_world();
+    CHECK_SO_FAR();
+    listen_on_all_lanes();
+    listeners[0] = (struct listener){listeners[0].wake, .wakes = 6, .wakes_left = 1};
+    listeners[1] = (struct listener){listeners[1].wake, .wakes = 3, .wakes_left = 1};
+    listeners[2] = (struct listener){listeners[2].wake, .wakes = 4, .wakes_left = wakes_left};
+    start_timer(0, 2, 5);
+    io_wake(sim_lane(sim, 0));
+    while (sim_step(sim))
+        continue;
+    transcript->hash = sim_trace_hash(sim);
+    tear_down();
+}
+
+TEST(wakes_are_part_of_the_trace)
+{
+    static struct transcript first;
+    static struct transcript second;
+
+    play_wakes(2, &first);
+    CHECK_STR(first.bytes, "0.000000000 #1 wake lane 0\n"
+                           "0.000000000 #2 wake lane 1\n"
+                           "0.000000000 #3 wake lane 0\n"
+                           "0.000000000 #4 wake lane 1\n"
+                           "0.000000000 #5 wake lane 2\n"
+                           "0.000000000 #6 wake lane 2\n"
+                           "0.000000000 #7 wake lane 2\n"
+                           "0.000000005 #8 timer lane 2\n");
+    play_wakes(2, &second);
+    CHECK_STR(first.bytes, second.bytes);
+    CHECK(first.hash == second.hash);
+    play_wakes(1, &second);
+    CHECK(first.hash != second.hash);
+}
+
 /* ---- memory ---- */
 
 TEST(without_memory_nothing_is_made)
@@ -1715,8 +1880,12 @@ TEST_MAIN({
     RUN(the_clock_moves_only_while_run_waits);
     RUN(a_lane_runs_its_own_and_leaves_the_rest);
     RUN(a_step_is_one_callback_whoever_it_belongs_to);
+    RUN(a_wake_fires_in_its_lane_and_once);
+    RUN(a_wake_is_a_timer_that_is_due_now);
+    RUN(a_wake_of_nobody_is_forgotten);
     RUN(a_callback_may_submit);
     RUN(the_same_seed_gives_the_same_trace);
+    RUN(wakes_are_part_of_the_trace);
     RUN(without_memory_nothing_is_made);
     RUN(only_new_pages_are_allocated);
     RUN(a_huge_member_costs_what_is_written);

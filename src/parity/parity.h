@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* parity.h - XOR and P+Q over buffers, and the recovery of lost chunks.
+/* parity.h - XOR and P+Q over buffers: made, updated, and used to recover lost chunks.
  *
  *   P = D0 ^ D1 ^ ...                      Q = g^e0 D0 ^ g^e1 D1 ^ ...
  *
@@ -47,6 +47,30 @@ extern const struct parity_kernels parity_reference; /* plain C: what the others
 extern const struct parity_kernels parity_isal;      /* ISA-L, dispatched by CPU at run time */
 
 #define PARITY_SOURCES_MAX 2048
+
+/* P and Q of a row from all its data.
+ *
+ *   data     the data chunks in any order, `count` of them, 1 .. PARITY_SOURCES_MAX
+ *   buffers  `bytes` of each
+ *   p, q     what is wanted; NULL: not that one.  For P alone the exponents don't matter
+ *
+ * One pass over the data makes both where the exponents are 0 .. count - 1. */
+void parity_generate(const struct parity_kernels *kernels, const struct parity_chunk *data,
+                     const uint8_t *const *buffers, uint32_t count, uint8_t *p, uint8_t *q,
+                     size_t bytes);
+
+/* P or Q of a row of which some data changed, from what it was before.
+ *
+ *   role        which of the two
+ *   old_parity  `bytes` of it; where it is wrong, the new one will be
+ *   data        the data chunks that changed, in any order, `count` of them, 1 ..
+ *               PARITY_SOURCES_MAX
+ *   old_data    `bytes` of each, as they were when old_parity was made
+ *   new_data    the same as they will be */
+void parity_update(const struct parity_kernels *kernels, enum parity_role role,
+                   const uint8_t *old_parity, const struct parity_chunk *data,
+                   const uint8_t *const *old_data, const uint8_t *const *new_data, uint32_t count,
+                   uint8_t *dst, size_t bytes);
 
 /* How a lost chunk is a linear combination of the row's surviving chunks.
  *

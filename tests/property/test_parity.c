@@ -3,8 +3,8 @@
  *
  * Three computations are held against each other: the kernels of ISA-L, those in
  * plain C, and an oracle that multiplies by tables of logarithms, one byte at a time
- * and with nothing in common with either.  Recovery is tried for every loss of one
- * or two of 3 to 32 members. */
+ * and with nothing in common with either.  P and Q are made and updated for every number
+ * of data chunks.  Recovery is tried for every loss of one or two of 3 to 32 members. */
 #include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -355,6 +355,277 @@ TEST(nothing_outside_the_buffers_is_touched)
     CHECK_EQ(munmap(base, (2 * BUFFERS + 1) * page), 0);
 }
 
+/* ---- generating and updating ---- */
+
+static struct parity_chunk data_chunks[PARITY_SOURCES_MAX];
+static const uint8_t *new_data[PARITY_SOURCES_MAX];
+
+/* Lay `count` buffers of `bytes` into the pool, each anywhere at a multiple of `align`.  They
+ * may overlap each other: nothing that only reads can tell. */
+static void scatter(const uint8_t **buffers, uint32_t count, size_t bytes, size_t align)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const size_t offset = (size_t)(next_random() % (POOL_BYTES - bytes));
+        buffers[i] = pool + offset - offset % align;
+    }
+}
+
+/* `count` of the numbers 0 .. among - 1, in any order; the others follow. */
+static void draw(uint32_t *numbers, uint32_t count, uint32_t among)
+{
+    for (uint32_t i = 0; i < among; i++)
+        numbers[i] = i;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t j = i + (uint32_t)(next_random() % (among - i));
+        const uint32_t swap = numbers[i];
+        numbers[i] = numbers[j];
+        numbers[j] = swap;
+    }
+}
+
+/* Data chunks with `count` of the exponents 0 .. among - 1, in any order. */
+static void draw_exponents(uint32_t count, uint32_t among)
+{
+    uint32_t exponents[DATA_MAX];
+
+    draw(exponents, count, among);
+    for (uint32_t i = 0; i < count; i++)
+        data_chunks[i] = (struct parity_chunk){PARITY_ROLE_DATA, exponents[i]};
+}
+
+/* P and Q of `data_chunks`, as the formulas have it, into `expected`. */
+static void oracle_generate(const uint8_t *const *buffers, uint32_t count, size_t bytes)
+{
+    memset(expected[0], 0, bytes);
+    memset(expected[1], 0, bytes);
+    for (uint32_t i = 0; i < count; i++)
+        for (size_t b = 0; b < bytes; b++) {
+            expected[0][b] ^= buffers[i][b];
+            expected[1][b] ^= oracle_mul(power_of[data_chunks[i].exponent], buffers[i][b]);
+        }
+}
+
+/* P and Q together and each alone, of `sources`, against `expected`. */
+static void check_generate(const struct parity_kernels *kernels, uint32_t count, size_t bytes,
+                           size_t p_shift, size_t q_shift)
+{
+    uint8_t *p = guarded(0, p_shift, bytes);
+    uint8_t *q = guarded(1, q_shift, bytes);
+
+    parity_generate(kernels, data_chunks, sources, count, p, q, bytes);
+    CHECK_OUTPUT("p of both", p, 0);
+    CHECK_OUTPUT("q of both", q, 1);
+    p = guarded(0, p_shift, bytes);
+    parity_generate(kernels, data_chunks, sources, count, p, NULL, bytes);
+    CHECK_OUTPUT("p alone", p, 0);
+    q = guarded(1, q_shift, bytes);
+    parity_generate(kernels, data_chunks, sources, count, NULL, q, bytes);
+    CHECK_OUTPUT("q alone", q, 1);
+}
+
+/* For exponents that one pass can do, and for any; with all aligned, and with nothing. */
+static void check_generation(uint32_t count, size_t bytes)
+{
+    for (uint32_t any = 0; any <= 1; any++)
+        for (size_t align = 1; align <= 64; align *= 64) {
+            draw_exponents(count, any == 1 ? DATA_MAX : count);
+            scatter(sources, count, bytes, align);
+            oracle_generate(sources, count, bytes);
+            for (uint32_t k = 0; k < ARRAY_COUNT(kernel_sets); k++) {
+                const size_t shift = align == 64 ? 0 : (size_t)(next_random() % 64);
+                check_generate(kernel_sets[k], count, bytes, shift, shift * 7 % 64);
+            }
+        }
+}
+
+TEST(p_and_q_of_every_count)
+{
+    for (uint32_t count = 1; count <= DATA_MAX; count++) {
+        check_generation(count, 97);
+        CHECK_SO_FAR();
+    }
+    CHECK_MEM(pool, pool_copy, sizeof pool);
+}
+
+TEST(p_and_q_of_every_short_length)
+{
+    static const uint32_t counts[] = {1, 2, 3, 4, 7, 8, 16, 33, 65};
+
+    for (size_t c = 0; c < ARRAY_COUNT(counts); c++)
+        for (size_t bytes = 0; bytes <= 200; bytes++) {
+            check_generation(counts[c], bytes);
+            CHECK_SO_FAR();
+        }
+    for (size_t bytes = 4095; bytes <= 4097; bytes++)
+        check_generation(6, bytes);
+}
+
+/* Without Q there may be more data than exponents, which then are all 0. */
+TEST(p_of_the_widest_rows)
+{
+    static const uint32_t counts[] = {256, 257, 1000, PARITY_SOURCES_MAX - 1, PARITY_SOURCES_MAX};
+    const size_t bytes = 161;
+
+    for (size_t c = 0; c < ARRAY_COUNT(counts); c++) {
+        const uint32_t count = counts[c];
+
+        memset(data_chunks, 0, sizeof data_chunks);
+        scatter(sources, count, bytes, 1);
+        oracle_generate(sources, count, bytes);
+        for (uint32_t k = 0; k < ARRAY_COUNT(kernel_sets); k++) {
+            uint8_t *p = guarded(0, 0, bytes);
+            parity_generate(kernel_sets[k], data_chunks, sources, count, p, NULL, bytes);
+            CHECK_OUTPUT("p", p, 0);
+        }
+    }
+}
+
+/* Kernels that count how often they are called. */
+static uint32_t xor_calls;
+static uint32_t pq_calls;
+static uint32_t combine_calls;
+
+static void counting_xor_gen(uint8_t *dst, const uint8_t *const *from, uint32_t count, size_t bytes)
+{
+    xor_calls++;
+    parity_reference.xor_gen(dst, from, count, bytes);
+}
+
+static void counting_pq_gen(uint8_t *p, uint8_t *q, const uint8_t *const *from, uint32_t count,
+                            size_t bytes)
+{
+    pq_calls++;
+    parity_reference.pq_gen(p, q, from, count, bytes);
+}
+
+static void counting_combine(uint8_t *dst, const uint8_t *const *from, const uint8_t *factors,
+                             uint32_t count, size_t bytes)
+{
+    combine_calls++;
+    parity_reference.combine(dst, from, factors, count, bytes);
+}
+
+/* What is generated is right in either way, so only this tells that the fast one is taken. */
+TEST(one_pass_makes_both_where_it_can)
+{
+    static const struct parity_kernels counting = {"counting", counting_xor_gen, counting_pq_gen,
+                                                   counting_combine};
+    enum { BYTES = 97 };
+    uint8_t p[BYTES];
+    uint8_t q[BYTES];
+
+    for (uint32_t count = 1; count < DATA_MAX; count++) {
+        scatter(sources, count, BYTES, 1);
+        draw_exponents(count, count);
+        xor_calls = pq_calls = combine_calls = 0;
+        parity_generate(&counting, data_chunks, sources, count, p, q, BYTES);
+        CHECK(pq_calls == 1 && xor_calls == 0 && combine_calls == 0);
+        parity_generate(&counting, data_chunks, sources, count, p, NULL, BYTES);
+        CHECK(pq_calls == 1 && xor_calls == 1 && combine_calls == 0);
+
+        /* A gap, and one exponent too high: in two passes. */
+        data_chunks[count / 2].exponent = count;
+        parity_generate(&counting, data_chunks, sources, count, p, q, BYTES);
+        CHECK(pq_calls == 1 && xor_calls == 2 && combine_calls == 1);
+    }
+    /* No row has exponents of 0, 0 and 1, but they have a sum. */
+    for (uint32_t i = 0; i < 3; i++)
+        data_chunks[i] = (struct parity_chunk){PARITY_ROLE_DATA, i / 2};
+    oracle_generate(sources, 3, BYTES);
+    parity_generate(&counting, data_chunks, sources, 3, p, q, BYTES);
+    CHECK_MEM(p, expected[0], BYTES);
+    CHECK_MEM(q, expected[1], BYTES);
+}
+
+/* From P and Q of the row that `sources` are to those of the row in which each chunk that is
+ * named by `changed` is its new_data instead. */
+static void check_update(const uint32_t *changed, uint32_t changed_count, uint32_t count,
+                         size_t bytes, size_t shift)
+{
+    static _Alignas(64) uint8_t old_parity[2][OUTPUT_BYTES];
+    static struct parity_chunk chunks[PARITY_SOURCES_MAX];
+    static const uint8_t *before[PARITY_SOURCES_MAX];
+    static const uint8_t *after[PARITY_SOURCES_MAX];
+    static const uint8_t *row[PARITY_SOURCES_MAX];
+
+    oracle_generate(sources, count, bytes);
+    for (uint32_t r = 0; r < 2; r++)
+        memcpy(old_parity[r] + shift, expected[r], bytes);
+    memcpy(row, sources, count * sizeof row[0]);
+    for (uint32_t c = 0; c < changed_count; c++) {
+        chunks[c] = data_chunks[changed[c]];
+        before[c] = sources[changed[c]];
+        after[c] = new_data[changed[c]];
+        row[changed[c]] = new_data[changed[c]];
+    }
+    oracle_generate(row, count, bytes);
+    for (uint32_t k = 0; k < ARRAY_COUNT(kernel_sets); k++)
+        for (uint32_t r = 0; r < 2; r++) {
+            uint8_t *dst = guarded(r, shift, bytes);
+            parity_update(kernel_sets[k], r == 0 ? PARITY_ROLE_P : PARITY_ROLE_Q,
+                          old_parity[r] + shift, chunks, before, after, changed_count, dst, bytes);
+            CHECK_OUTPUT(r == 0 ? "p" : "q", dst, r);
+        }
+}
+
+static void check_some_update(uint32_t changed_count, uint32_t count, size_t bytes, size_t align)
+{
+    static uint32_t changed[PARITY_SOURCES_MAX];
+
+    draw(changed, changed_count, count);
+    scatter(sources, count, bytes, align);
+    scatter(new_data, count, bytes, align);
+    check_update(changed, changed_count, count, bytes,
+                 align == 64 ? 0 : (size_t)(next_random() % 64));
+}
+
+TEST(an_update_is_what_the_changed_row_generates)
+{
+    for (uint32_t count = 1; count <= 24; count++)
+        for (uint32_t changed_count = 1; changed_count <= count; changed_count++)
+            for (size_t align = 1; align <= 64; align *= 64) {
+                draw_exponents(count, align == 64 ? count : DATA_MAX);
+                check_some_update(changed_count, count, 97, align);
+                CHECK_SO_FAR();
+            }
+    for (uint32_t count = 25; count <= DATA_MAX; count++) {
+        draw_exponents(count, DATA_MAX);
+        check_some_update(1 + (uint32_t)(next_random() % count), count, 33, 1);
+        CHECK_SO_FAR();
+    }
+    CHECK_MEM(pool, pool_copy, sizeof pool);
+}
+
+TEST(updates_of_every_short_length)
+{
+    for (uint32_t changed_count = 1; changed_count <= 4; changed_count++)
+        for (size_t bytes = 0; bytes <= 200; bytes++)
+            for (size_t align = 1; align <= 64; align *= 64) {
+                draw_exponents(5, DATA_MAX);
+                check_some_update(changed_count, 5, bytes, align);
+                CHECK_SO_FAR();
+            }
+}
+
+/* Around what fits into one sum, into two and into three, and around the pieces that these
+ * take.  There aren't as many exponents, so those of Q repeat; the sum is one all the same. */
+TEST(updates_of_more_than_one_sum)
+{
+    static const uint32_t counts[] = {1022, 1023, 1024, 2045, 2046, 2047, 2048};
+    static const size_t lengths[] = {0, 1, 64, 4095, 4096, 4097, 8192, 8200};
+
+    for (uint32_t i = 0; i < PARITY_SOURCES_MAX; i++)
+        data_chunks[i] = (struct parity_chunk){PARITY_ROLE_DATA, i * 7 % 255};
+    for (size_t c = 0; c < ARRAY_COUNT(counts); c++)
+        for (size_t l = 0; l < ARRAY_COUNT(lengths); l++) {
+            if (lengths[l] > 64 && counts[c] != 1024 && counts[c] != PARITY_SOURCES_MAX)
+                continue;
+            check_some_update(counts[c], counts[c], lengths[l], l % 2 == 0 ? 64 : 1);
+            CHECK_SO_FAR();
+        }
+    CHECK_MEM(pool, pool_copy, sizeof pool);
+}
+
 /* ---- recovery ---- */
 
 /* A row with all its chunks: data, then P, then Q where there is one. */
@@ -659,6 +930,13 @@ TEST_MAIN({
     RUN(wide_rows);
     RUN(every_alignment);
     RUN(nothing_outside_the_buffers_is_touched);
+    RUN(p_and_q_of_every_count);
+    RUN(p_and_q_of_every_short_length);
+    RUN(p_of_the_widest_rows);
+    RUN(one_pass_makes_both_where_it_can);
+    RUN(an_update_is_what_the_changed_row_generates);
+    RUN(updates_of_every_short_length);
+    RUN(updates_of_more_than_one_sum);
     RUN(every_loss_with_contiguous_exponents);
     RUN(every_loss_with_gaps_in_the_exponents);
     RUN(every_loss_with_exponents_in_any_order);

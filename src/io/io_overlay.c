@@ -41,6 +41,7 @@ struct lower_read {
 struct overlay {
     struct io io;
     struct io *lower;
+    struct io_wake lower_woken; /* hands the lower's wakes on */
     uint64_t *member_bytes;
     uint32_t member_count;
     uint32_t page_count;
@@ -401,9 +402,21 @@ static void free_overlay(struct overlay *overlay)
     free(overlay);
 }
 
+static void overlay_wake(struct io *io)
+{
+    io_wake(overlay_of(io)->lower);
+}
+
+static void lower_woken(struct io_wake *wake)
+{
+    (void)io_fire_woken(&CONTAINER_OF(wake, struct overlay, lower_woken)->io);
+}
+
 static void overlay_destroy(struct io *io)
 {
     struct overlay *overlay = overlay_of(io);
+
+    overlay->lower->woken = NULL;
 
     assert(overlay->reads_in_flight == 0);
     assert(list_empty(&overlay->finished));
@@ -417,6 +430,7 @@ static const struct io_ops overlay_ops = {
     .now = overlay_now,
     .timer_start = overlay_timer_start,
     .timer_stop = overlay_timer_stop,
+    .wake = overlay_wake,
     .destroy = overlay_destroy,
 };
 
@@ -449,7 +463,9 @@ int io_overlay_create(struct io *lower, const uint64_t *member_bytes, uint32_t m
     struct overlay *overlay = calloc(1, sizeof *overlay);
     if (overlay == NULL)
         return -ENOMEM;
-    overlay->io.ops = &overlay_ops;
+    overlay->io = (struct io){.ops = &overlay_ops};
+    overlay->lower_woken.fire = lower_woken;
+    lower->woken = &overlay->lower_woken;
     overlay->lower = lower;
     overlay->member_count = member_count;
     if (allocate(overlay, (uint32_t)((capacity_bytes + PAGE_BYTES - 1) / PAGE_BYTES)) < 0) {

@@ -53,6 +53,34 @@ int range_set_add(struct range_set *set, uint64_t start, uint64_t end)
     return 0;
 }
 
+int range_set_remove(struct range_set *set, uint64_t start, uint64_t end)
+{
+    if (start >= end)
+        return 0;
+    const uint32_t first = first_ending_behind(set, start);
+    uint32_t last = first;
+    while (last < set->count && set->ranges[last].start < end)
+        last++;
+    if (first == last)
+        return 0;
+
+    /* [first, last) overlap it: what is left of them is at most one range at either side. */
+    const struct range before = {set->ranges[first].start, start};
+    const struct range behind = {end, set->ranges[last - 1].end};
+    const uint32_t left =
+        (uint32_t)(before.start < before.end) + (uint32_t)(behind.start < behind.end);
+    if (set->count - (last - first) + left > set->capacity)
+        return -ENOSPC;
+    memmove(&set->ranges[first + left], &set->ranges[last],
+            (set->count - last) * sizeof set->ranges[0]);
+    if (before.start < before.end)
+        set->ranges[first] = before;
+    if (behind.start < behind.end)
+        set->ranges[first + left - 1] = behind;
+    set->count = set->count - (last - first) + left;
+    return 0;
+}
+
 bool range_set_contains(const struct range_set *set, uint64_t sector, uint64_t limit, uint64_t *run)
 {
     assert(limit >= 1);

@@ -25,6 +25,10 @@ struct range_set {
  * changed) when it would need an entry more than there is room for. */
 int range_set_add(struct range_set *set, uint64_t start, uint64_t end);
 
+/* Take [start, end) out.  Returns 0, or -ENOSPC (nothing changed) when that would cut a range in
+ * two and there is no room for another. */
+int range_set_remove(struct range_set *set, uint64_t start, uint64_t end);
+
 /* Whether `sector` lies in the set, and for how many sectors, `*run` <= limit,
  * that answer stays the same.  set may be NULL: the empty set.  limit >= 1. */
 bool range_set_contains(const struct range_set *set, uint64_t sector, uint64_t limit,

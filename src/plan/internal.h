@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* internal.h - what the planners of reads and of checks share. */
+/* internal.h - what the planners of reads, checks and rebuilding share. */
 #ifndef PLAN_INTERNAL_H
 #define PLAN_INTERNAL_H
 
@@ -15,6 +15,10 @@ struct plan_request {
  * becomes the number of sectors for which the answer stays the same. */
 const struct plan_member *plan_serving(const struct plan_view *view, uint32_t slot,
                                        uint64_t member_sector, uint64_t *run);
+
+/* Mirrors: the copy that is read, as PLAN_DIRECT: the first usable one that isn't write-mostly, else
+ * the first; or PLAN_UNREADABLE.  Sets the piece's slot and member_sector to the copy's. */
+void plan_copy(const struct plan_view *view, uint64_t volume_sector, struct plan_piece *piece);
 
 /* RAID 4/5/6: collect the surviving chunks of the row at piece->member_sector, but that of
  * piece->slot, as sources behind those of earlier pieces, and note what is lost.  Shortens the

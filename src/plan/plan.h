@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* plan.h - what to read to answer a request, or to check a row, as plain data.
+/* plan.h - what to read to answer a request, to check a row or to rebuild a chunk, as plain data.
  *
  * The planner decides, the engine only acts: everything about RAID that depends on
  * which members are usable where is settled here, and a test can print it. */
@@ -42,6 +42,7 @@ enum plan_kind {
     PLAN_UNREADABLE,  /* too much of the row is lost */
     PLAN_CHECK,       /* compare the row with its parity, or copies with each other */
     PLAN_UNCHECKED,   /* nothing is left to compare with */
+    PLAN_UNUSED,      /* the array keeps nothing there */
 };
 
 /* A chunk of the row to read and what it is to the code. */
@@ -69,8 +70,10 @@ struct plan_piece {
     bool in_doubt;           /* PLAN_RECONSTRUCT, PLAN_CHECK: parity that isn't trusted */
 
     /* PLAN_RECONSTRUCT: sources[first_source .. + source_count) determine the chunk.
-     * PLAN_CHECK: they are all that is left of the row, or the copies, and say too much. */
-    uint32_t exponent; /* of the wanted chunk in Q */
+     * PLAN_CHECK: they are all that is left of the row, or the copies, and say too much; of
+     * copies the first is the one that reads come from. */
+    enum plan_role role; /* of the wanted chunk */
+    uint32_t exponent;   /* likewise, in Q */
     uint32_t first_source;
     uint32_t source_count;
     bool has_other_lost; /* a second chunk of the row is lost (PLAN_CHECK: one is): */
@@ -78,7 +81,7 @@ struct plan_piece {
     uint32_t other_exponent;
 };
 
-/* The caller's arrays, filled by plan_read() or plan_check(). */
+/* The caller's arrays, filled by plan_read(), plan_check() or plan_rebuild(). */
 struct plan {
     struct plan_piece *pieces;
     uint32_t piece_count;
@@ -108,6 +111,25 @@ uint64_t plan_check_sectors(const struct geometry *g);
  * has any.  A piece's request_sector counts from `sector`; else as plan_read(). */
 uint64_t plan_check(const struct plan_view *view, uint64_t sector, uint64_t sectors,
                     uint64_t piece_limit, struct plan *plan);
+
+/* Plan what [member_sector, member_sector + sectors) of a slot should hold, from other members,
+ * or from another candidate of the slot that is in sync there: where no candidate is, for rebuilding
+ * one.  A piece's request_sector counts from member_sector; else as plan_read(). */
+uint64_t plan_rebuild(const struct plan_view *view, uint32_t slot, uint64_t member_sector,
+                      uint64_t sectors, uint64_t piece_limit, struct plan *plan);
+
+/* A place that takes a write. */
+struct plan_target {
+    uint32_t io_member;
+    uint64_t member_sector;
+};
+#define PLAN_TARGETS_MAX (2 * GEOMETRY_COPIES_MAX)
+
+/* Levels without parity: all places where [volume_sector, volume_sector + *run) is stored.  *run,
+ * the limit on entry, becomes the length for which that holds.  Returns how many there are in
+ * targets[PLAN_TARGETS_MAX]; 0: nothing that is left can take it. */
+uint32_t plan_targets(const struct plan_view *view, uint64_t volume_sector, uint64_t *run,
+                      struct plan_target *targets);
 
 /* The plan as text, a line a piece and a line a source. */
 void plan_print(const struct plan *plan, struct text *out);

@@ -26,6 +26,20 @@ uint64_t plan_check_sectors(const struct geometry *g)
     return 0;
 }
 
+/* The copy that is read is the first that isn't write-mostly, if there is one. */
+static void put_read_copy_first(struct plan_source *sources, const bool *write_mostly,
+                                uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (write_mostly[i])
+            continue;
+        const struct plan_source first = sources[0];
+        sources[0] = sources[i];
+        sources[i] = first;
+        return;
+    }
+}
+
 /* Returns whether there is something to compare. */
 static bool check_row(const struct plan_view *view, uint64_t sector, struct plan *plan,
                       struct plan_piece *piece)
@@ -43,6 +57,7 @@ static bool check_copies(const struct plan_view *view, uint64_t sector, struct p
 {
     struct place copies[GEOMETRY_COPIES_MAX];
     const uint32_t count = geometry_copy_count(view->geometry);
+    bool mostly[GEOMETRY_COPIES_MAX];
 
     const int result = geometry_copies(view->geometry, sector, copies);
     assert(result == 0);
@@ -54,6 +69,7 @@ static bool check_copies(const struct plan_view *view, uint64_t sector, struct p
             plan_serving(view, copies[i].slot, copies[i].member_sector, &piece->sectors);
         if (member == NULL)
             continue;
+        mostly[plan->source_count - piece->first_source] = member->write_mostly;
         plan->sources[plan->source_count++] = (struct plan_source){
             .slot = copies[i].slot,
             .io_member = member->io_member,
@@ -63,6 +79,7 @@ static bool check_copies(const struct plan_view *view, uint64_t sector, struct p
         };
     }
     piece->source_count = plan->source_count - piece->first_source;
+    put_read_copy_first(&plan->sources[piece->first_source], mostly, piece->source_count);
     return piece->source_count > 1;
 }
 

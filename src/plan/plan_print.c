@@ -58,7 +58,12 @@ void plan_print(const struct plan *plan, struct text *out)
                      piece->member_sector);
             break;
         case PLAN_RECONSTRUCT:
-            text_add(out, "compute g^%u at %" PRIu64, piece->exponent, piece->member_sector);
+            text_add(out, "compute ");
+            if (piece->role == PLAN_ROLE_DATA)
+                text_add(out, "g^%u", piece->exponent);
+            else
+                text_add(out, "%s", role_name(piece->role));
+            text_add(out, " at %" PRIu64, piece->member_sector);
             if (piece->has_other_lost)
                 text_add(out, ", %s%s lost too", role_name(piece->other_role),
                          piece->other_role == PLAN_ROLE_DATA ? " of the row" : "");
@@ -76,6 +81,9 @@ void plan_print(const struct plan *plan, struct text *out)
             break;
         case PLAN_UNCHECKED:
             text_add(out, "unchecked\n");
+            break;
+        case PLAN_UNUSED:
+            text_add(out, "unused\n");
             break;
         }
     }

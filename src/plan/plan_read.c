@@ -37,9 +37,7 @@ const struct plan_member *plan_serving(const struct plan_view *view, uint32_t sl
     return NULL;
 }
 
-/* Mirrors: the copy to read, the first usable one that isn't write-mostly, else the first. */
-static void plan_mirror(const struct plan_view *view, uint64_t volume_sector,
-                        struct plan_piece *piece)
+void plan_copy(const struct plan_view *view, uint64_t volume_sector, struct plan_piece *piece)
 {
     struct place copies[GEOMETRY_COPIES_MAX];
     const uint32_t count = geometry_copy_count(view->geometry);
@@ -256,7 +254,7 @@ uint64_t plan_read(const struct plan_view *view, uint64_t volume_sector, uint64_
             break;
         case LEVEL_RAID1:
         case LEVEL_RAID10:
-            plan_mirror(view, volume_sector + done, piece);
+            plan_copy(view, volume_sector + done, piece);
             break;
         case LEVEL_RAID4:
         case LEVEL_RAID5:

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* md_update.c - the changes that md makes to the superblocks of an array at rest.
+/* md_update.c - the changes that md makes to the superblocks of an array, at rest or running.
  *
  * In v1 a device number stays with a member for life, and the role table says what it is.
  * In 0.90 the number of an active member is its slot; a slot without one has a descriptor
  * "faulty removed", and spares and failed members stand behind the slots.
+ *
+ * An array that is written to says so before (it is "active", as far as md's resync offset of 0
+ * means that), and that it is clean some time after.
  *
  * Source: what Linux 6.1 wrote in tests/golden/md (deg-*, spare-*); the kernel's judgement of
  * what stands here is asked for in tests/interop. */
@@ -52,25 +55,82 @@ static void count_disks_v0(struct md_super *super)
     }
 }
 
+void md_note_failure(struct md_super *super, uint32_t device_number)
+{
+    super->roles[device_number] = MD_ROLE_FAULTY;
+    if (super->version != MD_VERSION_0_90)
+        return;
+    super->v0.disks[device_number] = (struct md_v0_disk){
+        .number = device_number,
+        .raid_disk = device_number,
+        .state = MD_V0_DISK_FAULTY | MD_V0_DISK_REMOVED,
+    };
+    count_disks_v0(super);
+}
+
 int md_fail(struct md_super *const *supers, uint32_t count, uint32_t device_number, uint64_t time_s)
 {
     assert(count >= 1);
     if (md_role(supers[0], device_number) >= supers[0]->raid_disks)
         return -EINVAL;
     for (uint32_t i = 0; i < count; i++) {
-        struct md_super *super = supers[i];
-        super->roles[device_number] = MD_ROLE_FAULTY;
-        if (super->version == MD_VERSION_0_90) {
-            super->v0.disks[device_number] = (struct md_v0_disk){
-                .number = device_number,
-                .raid_disk = device_number,
-                .state = MD_V0_DISK_FAULTY | MD_V0_DISK_REMOVED,
-            };
-            count_disks_v0(super);
-        }
-        touch(super, EVENTS_FOR_FAILURE, time_s);
+        md_note_failure(supers[i], device_number);
+        touch(supers[i], EVENTS_FOR_FAILURE, time_s);
     }
     return 0;
+}
+
+void md_note_state(struct md_super *super, bool active, uint64_t resync_offset)
+{
+    super->resync_offset = active ? 0 : resync_offset;
+    if (super->version != MD_VERSION_0_90)
+        return;
+    /* A checkpoint of 32 bits; past its end the resync starts anew. */
+    const bool whole = !active && resync_offset == MD_OFFSET_NONE;
+    const bool counts = !active && resync_offset < UINT32_MAX;
+    super->v0.state &= ~(uint32_t)MD_V0_STATE_CLEAN;
+    super->v0.state |= whole ? MD_V0_STATE_CLEAN : 0;
+    super->v0.checkpoint = whole ? UINT32_MAX : counts ? (uint32_t)resync_offset : 0;
+}
+
+void md_note_recovery(struct md_super *super, uint64_t in_sync_sectors)
+{
+    const bool whole = in_sync_sectors == MD_OFFSET_NONE;
+
+    if (super->version == MD_VERSION_0_90)
+        return; /* it is a spare until it is through */
+    super->recovery_offset = in_sync_sectors;
+    super->feature_map &= ~(uint32_t)MD_FEATURE_RECOVERY_OFFSET;
+    super->feature_map |= whole ? 0 : MD_FEATURE_RECOVERY_OFFSET;
+}
+
+void md_note_member(struct md_super *super, uint32_t device_number, uint32_t slot, bool in_sync)
+{
+    if (super->version != MD_VERSION_0_90) {
+        super->roles[device_number] = (uint16_t)slot;
+        return;
+    }
+    if (!in_sync || super->v0.disks[slot].state == (MD_V0_DISK_ACTIVE | MD_V0_DISK_SYNC))
+        return;
+    super->v0.disks[slot] = super->v0.disks[device_number];
+    super->v0.disks[slot].number = slot;
+    super->v0.disks[slot].raid_disk = slot;
+    super->v0.disks[slot].state = MD_V0_DISK_ACTIVE | MD_V0_DISK_SYNC;
+    super->roles[slot] = (uint16_t)slot;
+    if (device_number != slot) {
+        super->v0.disks[device_number] = (struct md_v0_disk){0};
+        super->roles[device_number] = MD_ROLE_SPARE;
+    }
+    if (super->device_number == device_number)
+        super->device_number = slot;
+    super->v0.this_disk = super->v0.disks[super->device_number];
+    count_disks_v0(super);
+}
+
+void md_note_update(struct md_super *super, uint64_t events, uint64_t time_s)
+{
+    super->events = events;
+    touch(super, 0, time_s);
 }
 
 /* A number that no member has had, as far as the table tells: a failed one's stays taken, for its

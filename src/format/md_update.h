@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* md_update.h - the changes that md makes to the superblocks of an array at rest.
+/* md_update.h - the changes that md makes to the superblocks of an array, at rest or running.
  *
  * Each takes the superblocks of the members that are up to date, as decoded, and leaves in them
  * what is to be written.  md takes a member one event behind as fresh, so the count of those
@@ -29,5 +29,19 @@ int md_add_spare(struct md_super *const *supers, uint32_t count, uint64_t member
 /* A member that isn't active (a spare, or a failed one) leaves the table. */
 void md_remove(struct md_super *const *supers, uint32_t count, uint32_t device_number,
                uint64_t time_s);
+
+/* ---- one superblock of a running array, part by part ---- */
+
+/* A member has failed: its role is faulty.  No events are counted. */
+void md_note_failure(struct md_super *super, uint32_t device_number);
+/* The array is written to, or it isn't and is in sync below resync_offset (MD_OFFSET_NONE: all of
+ * it). */
+void md_note_state(struct md_super *super, bool active, uint64_t resync_offset);
+/* The member whose superblock this is is in sync below that; MD_OFFSET_NONE: all of it. */
+void md_note_recovery(struct md_super *super, uint64_t in_sync_sectors);
+/* A device has that slot.  In 0.90 only when it is in sync: it then takes the slot's number. */
+void md_note_member(struct md_super *super, uint32_t device_number, uint32_t slot, bool in_sync);
+/* What goes with every update; the last thing to note. */
+void md_note_update(struct md_super *super, uint64_t events, uint64_t time_s);
 
 #endif

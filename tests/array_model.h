@@ -32,7 +32,7 @@ struct model {
     bool *unreadable; /* by sector of the volume */
     bool *in_doubt;
     bool done;
-    uint32_t notices[2]; /* by kind, of the engine's life */
+    uint32_t notices[4]; /* by kind, of the engine's life */
 };
 
 static uint8_t model_log[256];
@@ -139,7 +139,7 @@ static inline void model_start(struct model *m, const struct range_set *untruste
 
     for (uint32_t i = 0; i < MODEL_SLOTS; i++)
         offsets[i] = MODEL_DATA_OFFSET;
-    m->notices[0] = m->notices[1] = 0;
+    memset(m->notices, 0, sizeof m->notices);
     if (io_memory_create(m->members, m->geometry.slot_count, &m->io) < 0 ||
         engine_create(
             &(struct engine_options){
@@ -148,7 +148,8 @@ static inline void model_start(struct model *m, const struct range_set *untruste
                 .untrusted = untrusted,
                 .data_offset_bytes = offsets,
                 .io_member_count = m->geometry.slot_count,
-                .io = m->io,
+                .ios = &m->io,
+                .lane_count = 1,
                 .kernels = &parity_isal,
                 .notice = model_notice,
                 .context = m,
@@ -210,7 +211,7 @@ static inline void model_read(struct model *m, uint64_t sector, uint64_t sectors
     memset(m->in_doubt, 0, m->geometry.volume_sectors);
     memset(m->buffer, 0x77, sectors * 512);
     m->done = false;
-    engine_read(m->engine, &request.read);
+    engine_read(m->engine, 0, &request.read);
     while (!m->done)
         (void)io_run(m->io, IO_NEVER);
 }

@@ -52,6 +52,17 @@ static void notice(void *context, const struct engine_notice *what)
     case ENGINE_MEMBER_FAILED:
         (void)snprintf(text, sizeof text, "%s: failed (%s) and isn't used any more", name, why);
         break;
+    case ENGINE_RANGE_MENDED:
+        (void)snprintf(text, sizeof text,
+                       "%s: sectors %llu to %llu of its data could not be read; they were computed "
+                       "from the other members and written again",
+                       name, (unsigned long long)what->member_sector,
+                       (unsigned long long)(what->member_sector + what->sectors - 1));
+        break;
+    case ENGINE_ARRAY_FAILED:
+        (void)snprintf(text, sizeof text,
+                       "without %s the array has lost too much: nothing is written any more", name);
+        break;
     case ENGINE_RANGE_BAD:
         (void)snprintf(text, sizeof text, "%s: sectors %llu to %llu of its data cannot be read: %s",
                        name, (unsigned long long)what->member_sector,
@@ -113,7 +124,8 @@ static int start(struct braid_array *array, struct braid_error *err)
             .untrusted = array->untrusted.count > 0 ? &array->untrusted : NULL,
             .data_offset_bytes = data_offsets,
             .io_member_count = count,
-            .io = array->io,
+            .ios = &array->io,
+            .lane_count = 1,
             .kernels = &parity_isal,
             .io_timeout_ns = (uint64_t)array->options.io_timeout_ms * 1000000,
             .notice = notice,
@@ -216,7 +228,7 @@ static int read_sectors(struct braid_array *array, uint8_t *buffer, uint64_t sec
         .array = array,
     };
 
-    engine_read(array->engine, &whole.read);
+    engine_read(array->engine, 0, &whole.read);
     while (!whole.done)
         (void)io_run(array->io, IO_NEVER);
     return whole.bad ? -EIO : 0;

@@ -7,15 +7,15 @@
 #include "util/compiler.h"
 
 struct scrub {
-    struct engine_check check; /* first, so that one is the other */
+    struct engine_sweep sweep; /* first, so that one is the other */
     struct braid_array *array;
     const struct braid_scrub_calls *calls;
     bool done;
 };
 
-static struct scrub *scrub_of(struct engine_check *check)
+static struct scrub *scrub_of(struct engine_sweep *sweep)
 {
-    return CONTAINER_OF(check, struct scrub, check);
+    return CONTAINER_OF(sweep, struct scrub, sweep);
 }
 
 /* The array's ranges in the chunks of a row that may be wrong.  A mismatch of a row lies within
@@ -39,9 +39,9 @@ static size_t row_ranges(const struct geometry *g, const struct engine_mismatch 
     return count;
 }
 
-static void on_mismatch(struct engine_check *check, const struct engine_mismatch *found)
+static void on_mismatch(struct engine_sweep *sweep, const struct engine_mismatch *found)
 {
-    struct scrub *scrub = scrub_of(check);
+    struct scrub *scrub = scrub_of(sweep);
     const struct geometry *g = scrub->array->geometry;
     struct braid_range ranges[GEOMETRY_SLOTS_MAX];
     struct braid_mismatch mismatch = {
@@ -69,18 +69,19 @@ static void on_mismatch(struct engine_check *check, const struct engine_mismatch
     scrub->calls->mismatch(scrub->calls->context, &mismatch);
 }
 
-static void on_unchecked(struct engine_check *check, uint64_t sector, uint64_t sectors)
+static void on_unchecked(struct engine_sweep *sweep, uint64_t sector, uint64_t sectors)
 {
-    struct scrub *scrub = scrub_of(check);
+    struct scrub *scrub = scrub_of(sweep);
     const uint32_t data_count = scrub->array->geometry->data_count;
 
     (void)sector;
     scrub->calls->unchecked(scrub->calls->context, sectors * 512 * MAX(data_count, (uint32_t)1));
 }
 
-static void on_done(struct engine_check *check)
+static void on_done(struct engine_sweep *sweep, int result)
 {
-    scrub_of(check)->done = true;
+    (void)result; /* a check always ends */
+    scrub_of(sweep)->done = true;
 }
 
 uint64_t braid_scrub_size(const struct braid_array *array)
@@ -92,7 +93,7 @@ int braid_scrub(struct braid_array *array, uint64_t offset, uint64_t bytes,
                 const struct braid_scrub_calls *calls)
 {
     struct scrub scrub = {
-        .check = {.sector = offset / 512,
+        .sweep = {.sector = offset / 512,
                   .sectors = bytes / 512,
                   .mismatch = on_mismatch,
                   .unchecked = on_unchecked,
@@ -107,7 +108,7 @@ int braid_scrub(struct braid_array *array, uint64_t offset, uint64_t bytes,
         return -EINVAL;
     if (bytes == 0)
         return 0;
-    engine_check(array->engine, &scrub.check);
+    engine_sweep(array->engine, 0, &scrub.sweep);
     while (!scrub.done)
         (void)io_run(array->io, IO_NEVER);
     return 0;

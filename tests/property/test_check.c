@@ -7,7 +7,7 @@ enum { SECTORS_MAX = 4096 };
 
 /* What a check said, by sector. */
 struct checked {
-    struct engine_check check;
+    struct engine_sweep sweep;
     bool done;
     bool differs[SECTORS_MAX];
     bool unchecked[SECTORS_MAX];
@@ -19,9 +19,9 @@ struct checked {
 static uint64_t loss_sets;
 static uint64_t planted;
 
-static void on_mismatch(struct engine_check *check, const struct engine_mismatch *mismatch)
+static void on_mismatch(struct engine_sweep *sweep, const struct engine_mismatch *mismatch)
 {
-    struct checked *c = CONTAINER_OF(check, struct checked, check);
+    struct checked *c = CONTAINER_OF(sweep, struct checked, sweep);
 
     for (uint64_t s = mismatch->sector; s < mismatch->sector + mismatch->sectors; s++) {
         CHECK(!c->differs[s]);
@@ -32,29 +32,30 @@ static void on_mismatch(struct engine_check *check, const struct engine_mismatch
     }
 }
 
-static void on_unchecked(struct engine_check *check, uint64_t sector, uint64_t sectors)
+static void on_unchecked(struct engine_sweep *sweep, uint64_t sector, uint64_t sectors)
 {
-    struct checked *c = CONTAINER_OF(check, struct checked, check);
+    struct checked *c = CONTAINER_OF(sweep, struct checked, sweep);
 
     for (uint64_t s = sector; s < sector + sectors; s++)
         c->unchecked[s] = true;
 }
 
-static void on_done(struct engine_check *check)
+static void on_done(struct engine_sweep *sweep, int result)
 {
-    CONTAINER_OF(check, struct checked, check)->done = true;
+    (void)result; /* a check always ends */
+    CONTAINER_OF(sweep, struct checked, sweep)->done = true;
 }
 
 static void run_check(struct model *m, struct checked *c, uint64_t sector, uint64_t sectors)
 {
     *c = (struct checked){
-        .check = {.sector = sector,
+        .sweep = {.sector = sector,
                   .sectors = sectors,
                   .mismatch = on_mismatch,
                   .unchecked = on_unchecked,
                   .done = on_done},
     };
-    engine_check(m->engine, &c->check);
+    engine_sweep(m->engine, 0, &c->sweep);
     while (!c->done)
         (void)io_run(m->io, IO_NEVER);
 }

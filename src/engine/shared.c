@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* shared.c - all that lanes have in common.
+ *
+ * 1. Who owns which unit: a table with a lock for each bucket, held for some tens of instructions
+ *    and never across I/O.  A claim owns its unit or waits behind the one that does.  When that
+ *    one lets go, the next is told, on its own lane.  Writes that wait may be carried out by the
+ *    owner, together with its own.
+ * 2. What is usable: a plan is made under the lock for reading, and looks again after each of its
+ *    phases.  A failure is published at once and waits for nobody.  That a member is in sync
+ *    further than before is published by whoever owns the units in question.
+ * 3. What must be durable before a write may start or be acknowledged: the committer (commit.c)
+ *    writes superblocks in rounds, and lanes wait for the number of a round.
+ *
+ * A failure needs two rounds that begin after it was noted: the superblocks of those left are
+ * then two events ahead of the one that the member may still have taken, and one is what md
+ * tolerates.  In steps of one, since a crash in the middle of a step of two would leave the
+ * members that had not taken it behind as stale (D5, D7).
+ *
+ * A failure that is more than the level bears is not written down: all stays as it was at that
+ * time, and what was not acknowledged may be lost.  So an array whose cable came loose starts
+ * again when it is back. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/internal.h"
+#include "engine/shared.h"
+#include "util/compiler.h"
+
+enum {
+    FAILURE_ROUNDS = 2,
+    BAD_RANGES_MAX = 4096, /* that a member may gain while it is open */
+};
+
+/* ---- who owns which unit ---- */
+
+static struct bucket *bucket_of(struct shared *shared, uint64_t unit)
+{
+    return &shared->buckets[unit * 0x9e3779b97f4a7c15u >> 56]; /* the upper bits mix best */
+}
+
+/* The first claim of that unit at or behind `node`, or NULL. */
+static struct claim *find_claim(const struct bucket *bucket, struct list_node *node, uint64_t unit)
+{
+    for (; node != &bucket->claims; node = node->next) {
+        struct claim *claim = CONTAINER_OF(node, struct claim, link);
+        if (claim->unit == unit)
+            return claim;
+    }
+    return NULL;
+}
+
+bool shared_claim(struct shared *shared, struct claim *claim)
+{
+    struct bucket *bucket = bucket_of(shared, claim->unit);
+
+    (void)pthread_mutex_lock(&bucket->lock);
+    claim->owns = find_claim(bucket, bucket->claims.next, claim->unit) == NULL;
+    list_append(&bucket->claims, &claim->link);
+    const bool owns = claim->owns;
+    (void)pthread_mutex_unlock(&bucket->lock);
+    return owns;
+}
+
+void shared_carry(struct shared *shared, struct claim *owner)
+{
+    struct bucket *bucket = bucket_of(shared, owner->unit);
+
+    (void)pthread_mutex_lock(&bucket->lock);
+    assert(owner->owns);
+    struct claim *claim = find_claim(bucket, owner->link.next, owner->unit);
+    while (claim != NULL) {
+        struct list_node *next = claim->link.next;
+        if (claim->kind == CLAIM_WRITE) {
+            list_remove(&claim->link);
+            list_append(&owner->carried, &claim->link);
+        }
+        claim = find_claim(bucket, next, owner->unit);
+    }
+    (void)pthread_mutex_unlock(&bucket->lock);
+}
+
+struct claim *shared_release(struct shared *shared, struct claim *claim)
+{
+    struct bucket *bucket = bucket_of(shared, claim->unit);
+
+    (void)pthread_mutex_lock(&bucket->lock);
+    assert(claim->owns && list_empty(&claim->carried));
+    struct claim *next = find_claim(bucket, claim->link.next, claim->unit);
+    list_remove(&claim->link);
+    claim->owns = false;
+    if (next != NULL)
+        next->owns = true;
+    (void)pthread_mutex_unlock(&bucket->lock);
+    return next;
+}
+
+/* ---- what is usable ---- */
+
+void shared_plan_begin(struct shared *shared)
+{
+    (void)pthread_rwlock_rdlock(&shared->lock);
+}
+
+void shared_plan_end(struct shared *shared)
+{
+    (void)pthread_rwlock_unlock(&shared->lock);
+}
+
+static void change_begin(struct shared *shared)
+{
+    (void)pthread_rwlock_wrlock(&shared->lock);
+}
+
+static void change_end(struct shared *shared)
+{
+    (void)pthread_rwlock_unlock(&shared->lock);
+}
+
+static struct plan_member *candidate_of(const struct shared *shared, uint32_t io_member)
+{
+    for (uint32_t slot = 0; slot < shared->view.geometry->slot_count; slot++)
+        for (uint32_t i = 0; i < shared->slots[slot].candidate_count; i++)
+            if (shared->slots[slot].candidates[i].io_member == io_member)
+                return &shared->slots[slot].candidates[i];
+    return NULL;
+}
+
+/* Whether every sector can still be had. */
+static bool survives(const struct shared *shared)
+{
+    bool lost[GEOMETRY_SLOTS_MAX];
+
+    for (uint32_t slot = 0; slot < shared->view.geometry->slot_count; slot++) {
+        const struct plan_slot *s = &shared->slots[slot];
+        lost[slot] = true;
+        for (uint32_t i = 0; i < s->candidate_count; i++)
+            lost[slot] = lost[slot] && s->candidates[i].in_sync_sectors != UINT64_MAX;
+    }
+    return geometry_survives(shared->view.geometry, lost);
+}
+
+/* Let the committer write so many rounds more that begin from now on.  Returns the last's number. */
+static uint64_t want_rounds(struct shared *shared, uint64_t rounds)
+{
+    const uint64_t last = shared->round_started + rounds;
+
+    shared->round_wanted = MAX(shared->round_wanted, last);
+    return last;
+}
+
+enum failure shared_fail_member(struct shared *shared, uint32_t io_member)
+{
+    enum failure failure = FAILURE_KNOWN;
+
+    change_begin(shared);
+    if (!shared->failed[io_member]) {
+        struct plan_member *member = candidate_of(shared, io_member);
+        shared->failed[io_member] = true;
+        shared->failures++;
+        if (member != NULL)
+            member->in_sync_sectors = 0;
+        failure = FAILURE_BORNE;
+        if (shared->writable && !shared->array_failed) {
+            if (shared->durable && (member == NULL || survives(shared))) {
+                shared->failure_round = want_rounds(shared, FAILURE_ROUNDS);
+            } else {
+                shared->array_failed = true;
+                failure = FAILURE_FATAL;
+            }
+        }
+    }
+    change_end(shared);
+    return failure;
+}
+
+bool shared_has_failed(struct shared *shared, uint32_t io_member)
+{
+    shared_plan_begin(shared);
+    const bool failed = shared->failed[io_member];
+    shared_plan_end(shared);
+    return failed;
+}
+
+int shared_bad_add(struct shared *shared, uint32_t io_member, uint64_t start, uint64_t end)
+{
+    change_begin(shared);
+    const int result = range_set_add(&shared->bad[io_member], start, end);
+    change_end(shared);
+    return result;
+}
+
+void shared_bad_remove(struct shared *shared, uint32_t io_member, uint64_t start, uint64_t end)
+{
+    change_begin(shared);
+    (void)range_set_remove(&shared->bad[io_member], start, end); /* no room: it stays bad */
+    change_end(shared);
+}
+
+uint64_t shared_in_sync(const struct shared *shared, uint32_t io_member)
+{
+    return candidate_of(shared, io_member)->in_sync_sectors;
+}
+
+void shared_rebuilt(struct shared *shared, uint32_t io_member, uint64_t in_sync_sectors)
+{
+    change_begin(shared);
+    struct plan_member *member = candidate_of(shared, io_member);
+    if (!shared->failed[io_member])
+        member->in_sync_sectors = in_sync_sectors;
+    change_end(shared);
+}
+
+void shared_resynced(struct shared *shared, uint64_t up_to)
+{
+    change_begin(shared);
+    if (shared->untrusted.count > 0) {
+        struct range *range = &shared->untrusted.ranges[0];
+        range->start = MAX(range->start, up_to);
+        if (range->start >= range->end)
+            shared->untrusted.count = 0;
+    }
+    change_end(shared);
+}
+
+/* ---- what must be durable ---- */
+
+enum entry shared_write_begin(struct shared *shared, struct lane *lane)
+{
+    enum entry entry = ENTRY_GO;
+
+    change_begin(shared);
+    if (shared->array_failed) {
+        entry = ENTRY_FAILED;
+    } else if (shared->durable) {
+        switch (shared->activity) {
+        case ACTIVITY_CLEAN:
+            shared->activity = ACTIVITY_ACTIVATING;
+            shared->activity_round = want_rounds(shared, 1);
+            entry = ENTRY_WAIT;
+            break;
+        case ACTIVITY_ACTIVATING:
+            entry = ENTRY_WAIT;
+            break;
+        case ACTIVITY_ACTIVE:
+        case ACTIVITY_FLUSHING:
+            shared->activity = ACTIVITY_ACTIVE;
+            break;
+        case ACTIVITY_CLEANING:
+            shared->activate_after = true;
+            entry = ENTRY_WAIT;
+            break;
+        }
+    }
+    if (entry == ENTRY_GO) {
+        shared->writes_pending++;
+        shared->writes_admitted++;
+    }
+    if (entry == ENTRY_WAIT)
+        atomic_store(&lane->awaits_round, true);
+    change_end(shared);
+    return entry;
+}
+
+void shared_write_end(struct shared *shared)
+{
+    change_begin(shared);
+    assert(shared->writes_pending > 0);
+    shared->writes_pending--;
+    change_end(shared);
+}
+
+enum entry shared_failures_durable(struct shared *shared, struct lane *lane)
+{
+    enum entry entry = ENTRY_WAIT;
+
+    shared_plan_begin(shared);
+    if (shared->array_failed)
+        entry = ENTRY_FAILED;
+    else if (shared->round_done >= shared->failure_round)
+        entry = ENTRY_GO;
+    else
+        atomic_store(&lane->awaits_round, true);
+    shared_plan_end(shared);
+    return entry;
+}
+
+bool shared_quiet(struct shared *shared, uint64_t *admitted)
+{
+    bool quiet = false;
+
+    change_begin(shared);
+    if (shared->durable && !shared->array_failed && shared->activity == ACTIVITY_ACTIVE &&
+        shared->writes_pending == 0 && shared->writes_admitted == *admitted) {
+        shared->activity = ACTIVITY_FLUSHING;
+        quiet = true;
+    }
+    *admitted = shared->writes_admitted;
+    change_end(shared);
+    return quiet;
+}
+
+void shared_flushed(struct shared *shared)
+{
+    change_begin(shared);
+    if (shared->activity == ACTIVITY_FLUSHING && !shared->array_failed) {
+        shared->activity = ACTIVITY_CLEANING;
+        shared->activity_round = want_rounds(shared, 1);
+    }
+    change_end(shared);
+}
+
+enum rest shared_rest(struct shared *shared)
+{
+    enum rest rest = REST_COMMITTING;
+
+    shared_plan_begin(shared);
+    if (shared->array_failed)
+        rest = REST_FAILED;
+    else if (!shared->durable)
+        rest = REST_CLEAN;
+    else if (shared->round_done == shared->round_wanted && shared->activity == ACTIVITY_CLEAN)
+        rest = REST_CLEAN;
+    else if (shared->round_done == shared->round_wanted && shared->activity == ACTIVITY_ACTIVE)
+        rest = REST_ACTIVE;
+    shared_plan_end(shared);
+    return rest;
+}
+
+uint64_t shared_note_checkpoint(struct shared *shared, uint32_t io_member, uint64_t sectors)
+{
+    change_begin(shared);
+    if (io_member == UINT32_MAX)
+        shared->resync_checkpoint = sectors;
+    else
+        shared->checkpoint[io_member] = sectors;
+    const uint64_t round = want_rounds(shared, 1);
+    change_end(shared);
+    return round;
+}
+
+enum entry shared_round_is_done(struct shared *shared, struct lane *lane, uint64_t round)
+{
+    enum entry entry = ENTRY_WAIT;
+
+    shared_plan_begin(shared);
+    if (shared->round_done >= round || !shared->durable)
+        entry = ENTRY_GO;
+    else if (shared->array_failed)
+        entry = ENTRY_FAILED;
+    else
+        atomic_store(&lane->awaits_round, true);
+    shared_plan_end(shared);
+    return entry;
+}
+
+bool shared_round_begin(struct shared *shared)
+{
+    change_begin(shared);
+    const bool wanted = shared->durable && !shared->array_failed &&
+                        shared->round_done == shared->round_started &&
+                        shared->round_started < shared->round_wanted;
+    shared->round_started += wanted;
+    change_end(shared);
+    return wanted;
+}
+
+void shared_round_end(struct shared *shared)
+{
+    change_begin(shared);
+    shared->round_done = shared->round_started;
+    const bool said = shared->round_done >= shared->activity_round;
+    if (said && shared->activity == ACTIVITY_ACTIVATING) {
+        shared->activity = ACTIVITY_ACTIVE;
+    } else if (said && shared->activity == ACTIVITY_CLEANING) {
+        shared->activity = ACTIVITY_CLEAN;
+        if (shared->activate_after) {
+            shared->activity = ACTIVITY_ACTIVATING;
+            shared->activity_round = want_rounds(shared, 1);
+        }
+        shared->activate_after = false;
+    }
+    change_end(shared);
+}
+
+/* ---- life ---- */
+
+/* Give each member a set of bad ranges of its own, with room to grow. */
+static int copy_bad_ranges(struct shared *shared)
+{
+    for (uint32_t slot = 0; slot < shared->view.geometry->slot_count; slot++) {
+        for (uint32_t i = 0; i < shared->slots[slot].candidate_count; i++) {
+            struct plan_member *member = &shared->slots[slot].candidates[i];
+            struct range_set *bad = &shared->bad[member->io_member];
+            const uint32_t known = member->bad != NULL ? member->bad->count : 0;
+            bad->capacity = known + BAD_RANGES_MAX;
+            bad->ranges = calloc(bad->capacity, sizeof *bad->ranges);
+            if (bad->ranges == NULL)
+                return -ENOMEM;
+            if (known > 0)
+                memcpy(bad->ranges, member->bad->ranges, known * sizeof *bad->ranges);
+            bad->count = known;
+            member->bad = bad;
+        }
+    }
+    return 0;
+}
+
+static void init_untrusted(struct shared *shared, const struct engine_options *options)
+{
+    const struct range_set *given = options->untrusted;
+
+    shared->view.untrusted = given;
+    shared->resync_checkpoint = MD_OFFSET_NONE;
+    if (!options->writable)
+        return;
+    shared->untrusted.ranges = &shared->untrusted_range;
+    shared->untrusted.capacity = 1;
+    shared->view.untrusted = &shared->untrusted;
+    if (given == NULL || given->count == 0)
+        return;
+    shared->untrusted_range = (struct range){
+        .start = given->ranges[0].start,
+        .end = given->ranges[given->count - 1].end,
+    };
+    shared->untrusted.count = 1;
+    shared->resync_checkpoint = shared->untrusted_range.start;
+}
+
+int shared_init(struct shared *shared, const struct engine_options *options)
+{
+    const uint32_t slot_count = options->geometry->slot_count;
+    const uint32_t member_count = options->io_member_count;
+
+    for (uint32_t i = 0; i < SHARED_BUCKETS; i++) {
+        (void)pthread_mutex_init(&shared->buckets[i].lock, NULL);
+        list_init(&shared->buckets[i].claims);
+    }
+    (void)pthread_rwlock_init(&shared->lock, NULL);
+    shared->slots = calloc(slot_count, sizeof *shared->slots);
+    shared->bad = calloc(member_count, sizeof *shared->bad);
+    shared->failed = calloc(member_count, sizeof *shared->failed);
+    shared->checkpoint = calloc(member_count, sizeof *shared->checkpoint);
+    shared->member_count = member_count;
+    shared->writable = options->writable;
+    shared->durable = options->writable && options->supers != NULL;
+    shared->view = (struct plan_view){.geometry = options->geometry, .slots = shared->slots};
+    if (shared->slots == NULL || shared->bad == NULL || shared->failed == NULL ||
+        shared->checkpoint == NULL)
+        return -ENOMEM;
+    memcpy(shared->slots, options->slots, slot_count * sizeof *shared->slots);
+    for (uint32_t slot = 0; slot < slot_count; slot++)
+        for (uint32_t i = 0; i < shared->slots[slot].candidate_count; i++) {
+            const struct plan_member *member = &shared->slots[slot].candidates[i];
+            shared->checkpoint[member->io_member] = member->in_sync_sectors;
+        }
+    init_untrusted(shared, options);
+    return copy_bad_ranges(shared);
+}
+
+void shared_clear(struct shared *shared)
+{
+    for (uint32_t i = 0; shared->bad != NULL && i < shared->member_count; i++)
+        free(shared->bad[i].ranges);
+    free(shared->slots);
+    free(shared->bad);
+    free(shared->failed);
+    free(shared->checkpoint);
+    for (uint32_t i = 0; i < SHARED_BUCKETS; i++) {
+        (void)pthread_mutex_destroy(&shared->buckets[i].lock);
+    }
+    (void)pthread_rwlock_destroy(&shared->lock);
+}

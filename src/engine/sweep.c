@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* sweep.c - going through all rows or copies, one window after the other: check, repair, resync,
+ * rebuild.
+ *
+ *   pause (rate) -> own the window's units -> plan -> read -> compare, compute -> write
+ *        ^                                     ^       |                            |
+ *        |                                     +-error-+                            v
+ *        +---- note a checkpoint now and then <---- let go <---- what is in sync moves on
+ *
+ * While requests run: who writes to a window waits for it, or it for him.  What is in sync moves
+ * on before the units are let go, so the next writer there already writes to the member that is
+ * being rebuilt.  What superblocks say trails behind it, and behind a flush; so after a crash the
+ * sweep goes on a little further back. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/shared.h"
+#include "engine/task.h"
+#include "util/compiler.h"
+
+#define CHECKPOINT_NS 10000000000ULL
+
+static void next_window(struct task *task);
+static void plan_window(struct task *task);
+
+static bool moves_on(const struct engine_sweep *sweep)
+{
+    return sweep->kind == ENGINE_RESYNC || sweep->kind == ENGINE_REBUILD;
+}
+
+static void finish(struct task *task, int result)
+{
+    struct engine_sweep *sweep = task->sweep;
+
+    task->sweep = NULL;
+    sweep->done(sweep, result);
+}
+
+/* ---- checkpoints ---- */
+
+static void in_sync_durable(struct task *task)
+{
+    struct engine_sweep *sweep = task->sweep;
+    struct shared *shared = &task->lane->engine->shared;
+    int result = task->round_failed ? -EIO : 0;
+
+    if (sweep->kind == ENGINE_REBUILD && result == 0) {
+        shared_rebuilt(shared, sweep->io_member, UINT64_MAX);
+        if (shared_has_failed(shared, sweep->io_member))
+            result = -EIO;
+    }
+    finish(task, result);
+}
+
+static void checkpoint_flushed(struct engine_flush *flush, int result)
+{
+    struct task *task = CONTAINER_OF(flush, struct task, checkpoint_flush);
+    const struct engine_sweep *sweep = task->sweep;
+    struct shared *shared = &task->lane->engine->shared;
+    const uint32_t member = sweep->kind == ENGINE_REBUILD ? sweep->io_member : UINT32_MAX;
+    const bool whole = task->window_start == sweep->sectors;
+
+    if (result < 0) {
+        finish(task, result);
+        return;
+    }
+    const uint64_t round = shared_note_checkpoint(
+        shared, member, whole ? UINT64_MAX : sweep->sector + task->window_start);
+    if (whole) {
+        task_await_round(task, round, in_sync_durable);
+        return;
+    }
+    lane_want_commit(task->lane);
+    task->checkpoint_ns = io_now(task->lane->io);
+    task_yield(task, next_window);
+}
+
+static void checkpoint(struct task *task)
+{
+    task->checkpoint_flush.done = checkpoint_flushed;
+    lane_flush(task->lane, &task->checkpoint_flush);
+}
+
+/* ---- a window ---- */
+
+static void window_done(struct task *task)
+{
+    struct engine_sweep *sweep = task->sweep;
+    struct shared *shared = &task->lane->engine->shared;
+
+    task->window_start += task->window_sectors;
+    if (sweep->kind == ENGINE_REBUILD)
+        shared_rebuilt(shared, sweep->io_member, sweep->sector + task->window_start);
+    if (sweep->kind == ENGINE_RESYNC)
+        shared_resynced(shared, task->window_start == sweep->sectors
+                                    ? UINT64_MAX
+                                    : sweep->sector + task->window_start);
+    task_release(task);
+    task->fine = false;
+    if (sweep->progress != NULL)
+        sweep->progress(sweep, task->window_start);
+    task_yield(task, next_window);
+}
+
+static void window_written(struct task *task)
+{
+    struct engine_sweep *sweep = task->sweep;
+
+    for (uint32_t i = 0; i < task->batch.io_count; i++)
+        if (task->batch.ios[i].result < 0)
+            lane_member_failed(task->lane, task->batch.ios[i].request.member,
+                               task->batch.ios[i].result);
+    if (sweep->kind == ENGINE_REBUILD &&
+        shared_has_failed(&task->lane->engine->shared, sweep->io_member)) {
+        task_release(task);
+        finish(task, -EIO);
+        return;
+    }
+    window_done(task);
+}
+
+/* Add the rebuilt contents to the batch, as holes where they are zeros.  False: something can't be
+ * had. */
+static bool gather_rebuilt(struct task *task)
+{
+    struct engine_sweep *sweep = task->sweep;
+    bool all = true;
+
+    for (uint32_t i = 0; i < task->plan.piece_count; i++) {
+        const struct plan_piece *piece = &task->plan.pieces[i];
+        uint8_t *contents = task->target + piece->request_sector * SECTOR_BYTES;
+        const uint64_t sector = sweep->sector + task->window_start + piece->request_sector;
+        const size_t bytes = piece->sectors * SECTOR_BYTES;
+        const bool zeros = contents[0] == 0 && memcmp(contents, contents + 1, bytes - 1) == 0;
+        if (piece->kind == PLAN_UNREADABLE) {
+            all = false;
+            if (sweep->unchecked != NULL)
+                sweep->unchecked(sweep, sector, piece->sectors);
+        } else if (piece->kind != PLAN_UNUSED) {
+            batch_add(&task->batch, zeros ? IO_ZERO : IO_WRITE, sweep->io_member, sector,
+                      piece->sectors, zeros ? NULL : contents);
+        }
+    }
+    return all;
+}
+
+static void window_read(struct task *task)
+{
+    struct engine_sweep *sweep = task->sweep;
+
+    if (task->batch.failed) {
+        task_read_failed(task, true);
+        mend_start(task, plan_window);
+        return;
+    }
+    if (sweep->kind == ENGINE_REBUILD)
+        window_compute(task);
+    batch_begin(&task->batch);
+    task->batch.fua = false;
+    task->batch.fine = false;
+    if (sweep->kind == ENGINE_REBUILD) {
+        if (!gather_rebuilt(task)) {
+            task_release(task);
+            finish(task, -EIO);
+            return;
+        }
+    } else {
+        for (uint32_t i = 0; i < task->plan.piece_count; i++)
+            check_piece(task, &task->plan.pieces[i]);
+    }
+    task_submit(task, window_written);
+}
+
+static void plan_window(struct task *task)
+{
+    struct engine *engine = task->lane->engine;
+    struct shared *shared = &engine->shared;
+    const struct engine_sweep *sweep = task->sweep;
+    const uint64_t at = sweep->sector + task->window_start;
+    uint64_t planned;
+
+    task->scratch_used_sectors = 0;
+    task->batch.fine = task->fine;
+    shared_plan_begin(shared);
+    if (sweep->kind == ENGINE_REBUILD)
+        planned = plan_rebuild(&shared->view, engine->slot_of_member[sweep->io_member], at,
+                               task->owned_sectors, engine->piece_sectors, &task->plan);
+    else
+        planned =
+            plan_check(&shared->view, at, task->owned_sectors, engine->piece_sectors, &task->plan);
+    shared_plan_end(shared);
+    task->window_sectors = planned;
+    if (sweep->kind == ENGINE_REBUILD)
+        task->target = task_scratch(task, planned);
+    window_gather(task);
+    task_submit(task, window_read);
+}
+
+/* ---- what a window owns ---- */
+
+static void add_units(struct task *task, uint64_t start, uint64_t end)
+{
+    const struct units *units = &task->lane->engine->units;
+
+    for (uint64_t unit = 0; (unit = units_next(units, start, end, unit)) != UNIT_NONE; unit++)
+        task->claims[task->claim_count++].unit = unit;
+}
+
+/* Rows, or sectors of the volume. */
+static uint64_t own_window(struct task *task, uint64_t at, uint64_t limit)
+{
+    const struct units *units = &task->lane->engine->units;
+    uint64_t end = at;
+
+    task->claim_count = 0;
+    while (end < at + limit && task->claim_count < TASK_CLAIMS) {
+        uint64_t unit;
+        uint64_t unit_end;
+        if (units->parity) {
+            struct unit_place place;
+            unit = units_of_row(units, end);
+            units_place(units, unit, &place);
+            unit_end = place.stripe * units->g->chunk_sectors + place.row + place.sectors;
+        } else {
+            unit = end / units->sectors;
+            unit_end = (unit + 1) * units->sectors;
+        }
+        task->claims[task->claim_count++].unit = unit;
+        end = MIN(unit_end, at + limit);
+    }
+    return end - at;
+}
+
+static int compare_claims(const void *a, const void *b)
+{
+    const uint64_t left = ((const struct claim *)a)->unit;
+    const uint64_t right = ((const struct claim *)b)->unit;
+
+    return left < right ? -1 : left > right;
+}
+
+/* Sort the units and leave out those that are there twice. */
+static void sort_claims(struct task *task)
+{
+    uint32_t kept = 0;
+
+    /* None is in a list while it doesn't own or wait, but for the empty one of its own. */
+    for (uint32_t i = 1; i < task->claim_count; i++)
+        for (uint32_t j = i; j > 0 && compare_claims(&task->claims[j - 1], &task->claims[j]) > 0;
+             j--) {
+            const uint64_t unit = task->claims[j].unit;
+            task->claims[j].unit = task->claims[j - 1].unit;
+            task->claims[j - 1].unit = unit;
+        }
+    for (uint32_t i = 0; i < task->claim_count; i++)
+        if (kept == 0 || task->claims[kept - 1].unit != task->claims[i].unit)
+            task->claims[kept++].unit = task->claims[i].unit;
+    task->claim_count = kept;
+}
+
+/* What a member's sectors mean to the volume, in mirrors. */
+static uint64_t own_copies(struct task *task, uint64_t at, uint64_t limit)
+{
+    const struct engine *engine = task->lane->engine;
+    const uint32_t slot = engine->slot_of_member[task->sweep->io_member];
+    uint64_t end = at;
+
+    task->claim_count = 0;
+    while (end < at + limit) {
+        struct home home;
+        geometry_unmap(engine->options.geometry, slot, end, &home);
+        uint64_t run = MIN(home.run_sectors, at + limit - end);
+        run = MIN(run, (uint64_t)engine->units.sectors); /* touches two units at most */
+        if (home.kind == HOME_DATA) {
+            if (task->claim_count + 2 > TASK_CLAIMS)
+                break;
+            add_units(task, home.volume_sector, home.volume_sector + run);
+        }
+        end += run;
+    }
+    sort_claims(task);
+    return end - at;
+}
+
+static void take_window(struct task *task)
+{
+    const struct engine *engine = task->lane->engine;
+    const struct engine_sweep *sweep = task->sweep;
+    const uint64_t at = sweep->sector + task->window_start;
+    const uint64_t limit = MIN(sweep->sectors - task->window_start, engine->sweep_sectors);
+
+    task->owned_sectors = sweep->kind == ENGINE_REBUILD && !engine->units.parity
+                              ? own_copies(task, at, limit)
+                              : own_window(task, at, limit);
+    task_acquire(task, plan_window);
+}
+
+static void pause_over(struct io_timer *timer)
+{
+    struct task *task = CONTAINER_OF(timer, struct task, pause);
+
+    task_yield(task, take_window);
+}
+
+/* How long what has been done so far has to take at that rate. */
+static uint64_t due_ns(const struct task *task)
+{
+    const struct engine_sweep *sweep = task->sweep;
+    const uint64_t done = task->window_start * SECTOR_BYTES;
+
+    if (sweep->bytes_per_s_max == 0)
+        return 0;
+    return task->started_ns + done / sweep->bytes_per_s_max * 1000000000 +
+           done % sweep->bytes_per_s_max * 1000000000 / sweep->bytes_per_s_max;
+}
+
+static void next_window(struct task *task)
+{
+    struct io *io = task->lane->io;
+    const struct engine_sweep *sweep = task->sweep;
+    const uint64_t now_ns = io_now(io);
+
+    if (moves_on(sweep) &&
+        (task->window_start == sweep->sectors || now_ns >= task->checkpoint_ns + CHECKPOINT_NS)) {
+        checkpoint(task);
+        return;
+    }
+    if (task->window_start == sweep->sectors || sweep->cancel) {
+        finish(task, task->window_start == sweep->sectors ? 0 : -ECANCELED);
+        return;
+    }
+    if (due_ns(task) > now_ns) {
+        task->pause.at_ns = due_ns(task);
+        io_timer_start(io, &task->pause);
+        return;
+    }
+    take_window(task);
+}
+
+/* Where a resync or rebuild starts, and how far it goes. */
+static void find_range(struct engine *engine, struct engine_sweep *sweep)
+{
+    struct shared *shared = &engine->shared;
+    const struct geometry *g = engine->options.geometry;
+    uint64_t end = plan_check_sectors(g);
+    uint64_t start = end;
+
+    shared_plan_begin(shared);
+    if (sweep->kind == ENGINE_RESYNC && shared->untrusted.count > 0)
+        start = MIN(shared->untrusted.ranges[0].start, end);
+    if (sweep->kind == ENGINE_REBUILD) {
+        end = g->member_sectors;
+        start = MIN(shared_in_sync(shared, sweep->io_member), end);
+    }
+    shared_plan_end(shared);
+    sweep->sector = start;
+    sweep->sectors = end - start;
+}
+
+void sweep_start(struct task *task, struct engine_sweep *sweep)
+{
+    assert(task->sweep == NULL);
+    if (moves_on(sweep))
+        find_range(task->lane->engine, sweep);
+    sweep->cancel = false;
+    task->sweep = sweep;
+    task->window_start = 0;
+    task->window_sectors = 0;
+    task->fine = false;
+    task->pause = (struct io_timer){.fire = pause_over};
+    task->started_ns = task->checkpoint_ns = io_now(task->lane->io);
+    task_yield(task, next_window);
+}
+
+void engine_sweep(struct engine *engine, uint32_t lane, struct engine_sweep *sweep)
+{
+    assert(sweep->kind == ENGINE_CHECK || engine->options.writable);
+    assert(moves_on(sweep) || sweep->sectors >= 1);
+    sweep_start(&engine->lanes[lane].sweep_task, sweep);
+}

@@ -37,6 +37,8 @@ extern const struct command command_undo;
 extern const struct command command_examine;
 extern const struct command command_detail;
 extern const struct command command_read;
+extern const struct command command_write;
+extern const struct command command_rebuild;
 extern const struct command command_scrub;
 
 /* Options that say how to open an array; see open_option(). */

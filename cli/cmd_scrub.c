@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* cmd_scrub.c - braid scrub: do data and parity, do copies agree? */
+/* cmd_scrub.c - braid scrub: do data and parity, do copies agree?  And if not, can they? */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,8 @@
 enum {
     OPTION_JSON = OPTION_COMMAND,
     OPTION_QUIET,
+    OPTION_REPAIR,
+    OPTION_FORCE,
     STEP_BYTES = 16 << 20, /* between two looks at the clock */
     SHOWN_MAX = 20,        /* mismatches that people get to see */
     LISTED_MAX = 10000,    /* that a program does */
@@ -20,6 +22,7 @@ struct scrubbing {
     struct open_options open;
     bool as_json;
     bool quiet;
+    bool repair;
     struct progress progress;
     json_t *warnings;
     bool opened;      /* what is warned of from now on was found by scrubbing */
@@ -28,6 +31,7 @@ struct scrubbing {
     json_t *mismatches; /* the first LISTED_MAX; NULL: no memory */
     uint64_t mismatch_count;
     uint64_t mismatch_bytes;
+    uint64_t repaired_count;
     uint64_t unchecked_bytes;
 };
 
@@ -70,7 +74,7 @@ static void show_mismatch(const struct braid_mismatch *mismatch)
             "%s bytes %llu to %llu", i > 0 ? "," : "",
             (unsigned long long)mismatch->ranges[i].offset,
             (unsigned long long)(mismatch->ranges[i].offset + mismatch->ranges[i].bytes - 1));
-    (void)printf("\n");
+    (void)printf("%s\n", mismatch->repaired ? "; repaired" : "");
 }
 
 static json_t *facts_of(const struct braid_mismatch *mismatch)
@@ -85,8 +89,9 @@ static json_t *facts_of(const struct braid_mismatch *mismatch)
     if (mismatch->suspect != NULL)
         suspect = json_pack("{s:o, s:i, s:s}", "member", text_fact(mismatch->suspect), "slot",
                             (int)mismatch->suspect_slot, "part", part_name(mismatch->suspect_part));
-    return json_pack("{s:I, s:o, s:o, s:b}", "bytes", (json_int_t)mismatch->bytes, "array_ranges",
-                     ranges, "suspect", suspect, "in_doubt", mismatch->in_doubt);
+    return json_pack("{s:I, s:o, s:o, s:b, s:b}", "bytes", (json_int_t)mismatch->bytes,
+                     "array_ranges", ranges, "suspect", suspect, "in_doubt", mismatch->in_doubt,
+                     "repaired", mismatch->repaired);
 }
 
 static void on_mismatch(void *context, const struct braid_mismatch *mismatch)
@@ -94,6 +99,7 @@ static void on_mismatch(void *context, const struct braid_mismatch *mismatch)
     struct scrubbing *scrubbing = context;
 
     scrubbing->mismatch_bytes += mismatch->bytes;
+    scrubbing->repaired_count += mismatch->repaired;
     if (scrubbing->mismatch_count++ < SHOWN_MAX && !scrubbing->as_json) {
         progress_clear(&scrubbing->progress);
         show_mismatch(mismatch);
@@ -119,7 +125,7 @@ static uint64_t scrub_all(struct scrubbing *scrubbing, struct braid_array *array
     progress_start(&scrubbing->progress, scrubbing->quiet, size);
     while (done < size && !interrupted()) {
         const uint64_t bytes = size - done < STEP_BYTES ? size - done : STEP_BYTES;
-        (void)braid_scrub(array, done, bytes, &calls); /* the range is right */
+        (void)braid_scrub(array, done, bytes, scrubbing->repair, &calls); /* the range is right */
         done += bytes;
         progress_show(&scrubbing->progress, done);
     }
@@ -133,11 +139,12 @@ static int print_json(const struct scrubbing *scrubbing, uint64_t array_bytes, u
     const uint64_t left_out =
         scrubbing->mismatch_count - (uint64_t)json_array_size(scrubbing->mismatches);
     json_t *root = json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:O, s:I, s:O}", "schema", "braid.scrub.1",
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:O, s:I, s:O}", "schema", "braid.scrub.1",
         "array_bytes", (json_int_t)array_bytes, "scrub_bytes", (json_int_t)size, "done_bytes",
         (json_int_t)done, "unchecked_bytes", (json_int_t)scrubbing->unchecked_bytes,
         "mismatch_count", (json_int_t)scrubbing->mismatch_count, "mismatch_bytes",
-        (json_int_t)scrubbing->mismatch_bytes, "mismatches", scrubbing->mismatches,
+        (json_int_t)scrubbing->mismatch_bytes, "repaired_count",
+        (json_int_t)scrubbing->repaired_count, "mismatches", scrubbing->mismatches,
         "mismatches_left_out", (json_int_t)left_out, "warnings", scrubbing->warnings);
 
     if (root == NULL) {
@@ -156,10 +163,11 @@ static void print_human(const struct scrubbing *scrubbing, uint64_t array_bytes)
         (void)printf("and %llu mismatches more\n",
                      (unsigned long long)(scrubbing->mismatch_count - SHOWN_MAX));
     if (scrubbing->mismatch_count > 0)
-        (void)printf("%llu mismatch%s, %llu bytes of each member in all\n",
+        (void)printf("%llu mismatch%s, %llu bytes of each member in all%s\n",
                      (unsigned long long)scrubbing->mismatch_count,
                      scrubbing->mismatch_count == 1 ? "" : "es",
-                     (unsigned long long)scrubbing->mismatch_bytes);
+                     (unsigned long long)scrubbing->mismatch_bytes,
+                     scrubbing->repaired_count == scrubbing->mismatch_count ? "; repaired" : "");
     else if (scrubbing->unchecked_bytes < array_bytes)
         (void)printf("no mismatch\n");
 }
@@ -188,7 +196,11 @@ static int scrub(struct scrubbing *scrubbing, struct braid_array *array)
             "%llu of the array's %llu bytes could not be checked: too few members are left, or "
             "readable, to compare with",
             (unsigned long long)scrubbing->unchecked_bytes, (unsigned long long)array_bytes);
-    if (scrubbing->mismatch_count > 0)
+    if (scrubbing->repair && braid_stop(array) < 0) {
+        complain("the array failed; what was repaired may not be durable");
+        return EXIT_FAILED;
+    }
+    if (scrubbing->repaired_count < scrubbing->mismatch_count)
         return EXIT_DIFFERS;
     return scrubbing->unchecked_bytes > 0 || scrubbing->read_errors ? EXIT_FAILED : EXIT_DONE;
 }
@@ -196,10 +208,12 @@ static int scrub(struct scrubbing *scrubbing, struct braid_array *array)
 static bool parse(struct scrubbing *scrubbing, int argc, char **argv)
 {
     static const struct option options[] = {
-        {"json",  no_argument, NULL, OPTION_JSON },
-        {"quiet", no_argument, NULL, OPTION_QUIET},
+        {"json",   no_argument, NULL, OPTION_JSON  },
+        {"quiet",  no_argument, NULL, OPTION_QUIET },
+        {"repair", no_argument, NULL, OPTION_REPAIR},
+        {"force",  no_argument, NULL, OPTION_FORCE },
         OPEN_LONG_OPTIONS,
-        {NULL,    0,           NULL, 0           },
+        {NULL,     0,           NULL, 0            },
     };
     int option;
 
@@ -208,6 +222,10 @@ static bool parse(struct scrubbing *scrubbing, int argc, char **argv)
             scrubbing->as_json = true;
         else if (option == OPTION_QUIET)
             scrubbing->quiet = true;
+        else if (option == OPTION_REPAIR)
+            scrubbing->repair = scrubbing->open.braid.writable = true;
+        else if (option == OPTION_FORCE)
+            scrubbing->open.braid.force = true;
         else if (!open_option(&scrubbing->open, option, optarg))
             return false;
     }
@@ -253,14 +271,18 @@ out:
 const struct command command_scrub = {
     .name = "scrub",
     .summary = "whether data and parity, or copies, agree",
-    .help = "usage: braid scrub [OPTIONS] MEMBER...\n\n"
-            "Reads all of the array that the members make and compares data with parity (levels\n"
-            "4, 5, 6) or copies with each other (1, 10).  Tells where they don't agree, as\n"
-            "ranges of the array, and which member is the wrong one where that can be known.\n"
-            "Nothing is written.\n\n"
-            "  --json              one JSON object (docs/schema/scrub.schema.json)\n"
-            "  --quiet             no progress\n" OPEN_HELP "\n"
-            "exit codes: 0 all agrees, 5 mismatches, 1 something could not be read or compared,\n"
-            "2 usage, 6 somebody is writing to a member, 130 interrupted\n",
+    .help =
+        "usage: braid scrub [OPTIONS] MEMBER...\n\n"
+        "Reads all of the array that the members make and compares data with parity (levels\n"
+        "4, 5, 6) or copies with each other (1, 10).  Tells where they don't agree, as\n"
+        "ranges of the array, and which member is the wrong one where that can be known.\n"
+        "Nothing is written, but with --repair.\n\n"
+        "  --repair            write what is wrong anew: the member that can be known to be\n"
+        "                      wrong; else parity from the data, or all copies from the first\n"
+        "  --force             repair though the array was degraded and not stopped cleanly\n"
+        "  --json              one JSON object (docs/schema/scrub.schema.json)\n"
+        "  --quiet             no progress\n" OPEN_HELP "\n"
+        "exit codes: 0 all agrees, or was repaired, 5 mismatches, 1 something could not be read or compared,\n"
+        "2 usage, 6 somebody is writing to a member, 130 interrupted\n",
     .run = run,
 };

@@ -10,8 +10,9 @@
 #include "cli/cli.h"
 
 static const struct command *const commands[] = {
-    &command_examine, &command_detail, &command_read,   &command_scrub, &command_create,
-    &command_add,     &command_fail,   &command_remove, &command_undo,
+    &command_examine, &command_detail,  &command_read,   &command_write,
+    &command_scrub,   &command_rebuild, &command_create, &command_add,
+    &command_fail,    &command_remove,  &command_undo,
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
@@ -41,6 +42,7 @@ int exit_code_of(int error)
     case -EBUSY:
     case -EEXIST:
     case -ESTALE:
+    case -EPERM:
         return EXIT_REFUSED;
     default:
         return EXIT_FAILED;

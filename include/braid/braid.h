@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* braid/braid.h - software RAID in user space: creating, opening and reading arrays.
+/* braid/braid.h - software RAID in user space: creating, opening, reading and writing arrays.
  *
  *     struct braid_options options;
  *     struct braid_array *array;
@@ -13,7 +13,7 @@
  *     braid_close(array);
  *
  * Functions return 0 or a negative errno; braid/error.h lists what each means.
- * Opening and reading write nothing, anywhere; braid_create() and braid_undo() do. */
+ * Opening for reading, and reading, write nothing, anywhere. */
 #ifndef BRAID_BRAID_H
 #define BRAID_BRAID_H
 
@@ -64,6 +64,14 @@ struct braid_options {
     size_t missing_count;
     /* Go on though somebody is writing to a member.  Default false. */
     bool shared;
+    /* For writing too: members that are up to date are held alone.  Default false. */
+    bool writable;
+    /* Open for writing though data is in doubt: a degraded array that wasn't stopped cleanly.
+     * Default false. */
+    bool force;
+    /* With `writable`: let spares take the slots of missing members, for braid_rebuild() to
+     * fill.  Default false. */
+    bool rebuild;
     /* What to do about data that is lost or in doubt.  With BRAID_BAD_ZERO also an array opens
      * that has lost more members than its level allows.  Default BRAID_BAD_DEFAULT. */
     enum braid_bad bad;
@@ -80,7 +88,7 @@ struct braid_options {
 
 BRAID_PUBLIC void braid_options_init(struct braid_options *options);
 
-/* Open an array for reading.
+/* Open an array for reading, or for writing too.
  *
  *   members        count texts as on the command line: PATH, PATH@OFFSET[+LENGTH], PATH#N,
  *                  "missing"; in any order; not kept
@@ -90,8 +98,8 @@ BRAID_PUBLIC void braid_options_init(struct braid_options *options);
  *
  * A degraded array opens, with a warning.  Returns 0, or a negative errno with nothing
  * left open: -EBUSY when somebody holds a member for writing, -ENOTUNIQ when it isn't
- * clear what is meant, -EOPNOTSUPP for what this version can't read, -EIO when too many
- * members are missing, -EDOM for an option or a MEMBER that can't be read, others as in
+ * clear what is meant, -EOPNOTSUPP for what this version can't read or write, -EIO when too many
+ * members are missing, -EPERM when it may not be written to (without `force`), -EDOM for an option or a MEMBER that can't be read, others as in
  * braid/error.h. */
 BRAID_PUBLIC int braid_open(const char *const *members, size_t count,
                             const struct braid_options *options, struct braid_array **array,
@@ -107,6 +115,44 @@ BRAID_PUBLIC uint64_t braid_size(const struct braid_array *array);
  * BRAID_BAD_FAIL): the flaw callback has said which, the rest of the buffer is good and the
  * lost part zero. */
 BRAID_PUBLIC int braid_read(struct braid_array *array, void *buffer, size_t bytes, uint64_t offset);
+
+/* Write `bytes` at byte `offset`, any alignment; waits for it.  buffer NULL: zeros, which may become
+ * holes.  What was written is seen by every reader when this returns; it is durable after
+ * braid_flush() or braid_stop().
+ *
+ * Returns 0; -ERANGE when the range isn't all inside the array (nothing is written); -EIO when
+ * some of it may not be stored, for more members have failed than the level bears; -EROFS when the
+ * array isn't open for writing. */
+BRAID_PUBLIC int braid_write(struct braid_array *array, const void *buffer, size_t bytes,
+                             uint64_t offset);
+
+/* Make all that was written durable.  Returns 0, -EIO or -EROFS. */
+BRAID_PUBLIC int braid_flush(struct braid_array *array);
+
+/* End writing: flush, and mark the array clean.  Only reading and braid_close() may follow.  Returns 0; -EIO when the array failed, and stays as after a crash. */
+BRAID_PUBLIC int braid_stop(struct braid_array *array);
+
+/* What there is to make whole on an array that is open for writing. */
+enum braid_rebuild_kind {
+    BRAID_RESYNC,  /* parity or copies that may not agree, after a crash or from the start */
+    BRAID_REBUILD, /* a member that doesn't hold what its slot should */
+};
+
+struct braid_rebuild_calls {
+    /* One after the other, each with its progress, of total bytes.  Return false to stop. */
+    bool (*progress)(void *context, enum braid_rebuild_kind kind, const char *member, uint64_t done,
+                     uint64_t total);
+    /* These bytes of the member could not be rebuilt: too much is unreadable there. */
+    void (*lost)(void *context, const char *member, uint64_t offset, uint64_t bytes);
+    void *context;
+};
+
+/* Make the array whole: resync it, and rebuild its members onto the spares that braid_open() has
+ * put into empty slots (see braid_options.rebuild), or go on where it was left.
+ *
+ * Returns 0, also when there was nothing to do; -EIO when something could not be rebuilt: that
+ * member isn't in sync then; -ECANCELED when progress() said so: what was done isn't lost; -EROFS. */
+BRAID_PUBLIC int braid_rebuild(struct braid_array *array, const struct braid_rebuild_calls *calls);
 
 /* A range of the array, in bytes. */
 struct braid_range {
@@ -134,6 +180,7 @@ struct braid_mismatch {
     uint32_t suspect_slot;
     enum braid_part suspect_part;
     bool in_doubt; /* a resync was due there anyway */
+    bool repaired; /* what was wrong has been written anew */
 };
 
 /* What braid_scrub() tells, on the thread that called it.  None may be NULL. */
@@ -150,19 +197,23 @@ struct braid_scrub_calls {
 BRAID_PUBLIC uint64_t braid_scrub_size(const struct braid_array *array);
 
 /* Compare data with parity, copies with each other, in [offset, offset + bytes) of
- * braid_scrub_size(); multiples of 512.  Nothing is written.
+ * braid_scrub_size(); multiples of 512.
+ *
+ *   repair  write what is wrong anew, on an array that is open for writing: what is suspect from
+ *           the rest; where nothing is, parity from the data, or all copies from the first
  *
  * One thread at a time for each array.  Members that fail and places that can't be read are told
  * by the warn callback, and are as if missing.  Returns 0; -ERANGE outside; -EINVAL for what isn't
  * whole sectors. */
 BRAID_PUBLIC int braid_scrub(struct braid_array *array, uint64_t offset, uint64_t bytes,
-                             const struct braid_scrub_calls *calls);
+                             bool repair, const struct braid_scrub_calls *calls);
 
 /* True when `path` is one of the files or devices that the array reads from: what must not be
  * written to. */
 BRAID_PUBLIC bool braid_is_member(const struct braid_array *array, const char *path);
 
-/* NULL is fine. */
+/* Ends writing as braid_stop() does, if that wasn't called; what came of it nobody learns.  NULL is
+ * fine. */
 BRAID_PUBLIC void braid_close(struct braid_array *array);
 
 /* What a new array is to be.  Fill with braid_create_options_init() and change what you need;

@@ -107,14 +107,16 @@ static int look_into_partitions(struct probe *probe, const struct braid_options 
     return result;
 }
 
-static int open_member(const char *text, const struct braid_options *options, bool with_metadata,
+static int open_member(const char *text, const struct braid_options *options, bool hold,
                        struct array_member *out, struct braid_error *err)
 {
+    const bool with_metadata = options->as_spec == NULL;
     enum md_version only = MD_VERSION_COUNT;
     struct member *member;
 
     out->chosen = -1;
-    int result = member_open(text, options->shared, &member, err);
+    int result = hold ? member_open_writable(text, &member, err)
+                      : member_open(text, options->shared, &member, err);
     if (result < 0)
         return result;
     if (!with_metadata) {
@@ -122,7 +124,7 @@ static int open_member(const char *text, const struct braid_options *options, bo
         return 0;
     }
     result = probe_member(member, &out->probe, err);
-    if (result == 0 && out->probe.member->whole)
+    if (result == 0 && !hold && out->probe.member->whole)
         result = look_into_partitions(&out->probe, options, err);
     if (result < 0)
         return result;
@@ -617,7 +619,7 @@ static int without_metadata(struct braid_array *array, const struct braid_option
 }
 
 int array_assemble(const char *const *members, size_t count, const struct braid_options *options,
-                   struct braid_array **out, struct braid_error *err)
+                   bool hold, struct braid_array **out, struct braid_error *err)
 {
     struct braid_error none;
     struct braid_array *array;
@@ -649,7 +651,7 @@ int array_assemble(const char *const *members, size_t count, const struct braid_
         member->slot = (uint32_t)i;
         member->in_sync_sectors = UINT64_MAX;
         array->member_count++;
-        result = open_member(members[i], options, options->as_spec == NULL, member, err);
+        result = open_member(members[i], options, hold, member, err);
         if (result < 0)
             goto fail;
     }
@@ -675,6 +677,8 @@ void braid_close(struct braid_array *array)
 {
     if (array == NULL)
         return;
+    if (array->engine != NULL && array->options.writable && !array->stopped)
+        (void)braid_stop(array);
     engine_destroy(array->engine);
     io_destroy(array->io);
     for (uint32_t i = 0; array->members != NULL && i < array->member_count; i++)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* array_read.c - an assembled array at work: engine and backend, and the calls that read. */
+/* array_read.c - an assembled array at work: engine and backend, and the calls that read.
+ *
+ * To write, all is looked at twice: once reading, to know who takes part, and again when each of
+ * these is held alone. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "api/internal.h"
+#include "format/md_update.h"
 #include "io/io_threads.h"
 #include "util/checked.h"
 #include "util/compiler.h"
@@ -76,7 +80,7 @@ static void add_candidate(struct braid_array *array, uint32_t index)
 {
     struct array_member *member = &array->members[index];
 
-    if (member->slot == MD_SLOT_NONE || member->in_sync_sectors == 0)
+    if (member->slot == MD_SLOT_NONE || (member->in_sync_sectors == 0 && !array->options.writable))
         return;
     struct plan_slot *slot = &array->slots[member->slot];
     const struct md_super *super = array_member_super(member);
@@ -88,16 +92,99 @@ static void add_candidate(struct braid_array *array, uint32_t index)
     };
 }
 
+/* Let spares take the slots that nobody has. */
+static void seat_spares(struct braid_array *array, struct engine_super *supers)
+{
+    uint32_t next = 0;
+
+    for (uint32_t slot = 0; slot < array->shape.slot_count; slot++) {
+        if (array->assembly->slot_member[slot] != MD_MEMBER_NONE)
+            continue;
+        while (next < array->member_count && array->members[next].state != MD_MEMBER_SPARE)
+            next++;
+        if (next == array->member_count)
+            return;
+        struct array_member *spare = &array->members[next];
+        spare->state = MD_MEMBER_REBUILDING;
+        spare->slot = slot;
+        spare->in_sync_sectors = 0;
+        md_note_recovery(&supers[next].super, 0);
+        for (uint32_t i = 0; i < array->member_count; i++)
+            md_note_member(&supers[i].super, supers[next].super.device_number, slot, false);
+    }
+}
+
+/* Members that had a slot when the newest superblock was written, and aren't there or not to be
+ * trusted: should one come back, the others say that it failed (D5). */
+static void note_absent(const struct braid_array *array, struct engine_super *supers)
+{
+    const struct md_super *newest = array->assembly->newest;
+
+    for (uint32_t number = 0; number < newest->role_count; number++) {
+        bool present = md_role(newest, number) >= newest->raid_disks;
+        for (uint32_t i = 0; i < array->member_count; i++)
+            present = present || supers[i].super.device_number == number;
+        for (uint32_t i = 0; i < array->member_count && !present; i++)
+            md_note_failure(&supers[i].super, number);
+    }
+}
+
+/* The superblocks that are to be kept up to date; NULL without memory, or with *err. */
+static struct engine_super *make_supers(struct braid_array *array, struct braid_error *err)
+{
+    struct engine_super *supers = calloc(array->member_count, sizeof *supers);
+    struct md_super **list = calloc(array->member_count, sizeof(struct md_super *));
+
+    for (uint32_t i = 0; i < array->member_count && supers != NULL && list != NULL; i++) {
+        const struct member *member = array->members[i].probe.member;
+        supers[i] = (struct engine_super){
+            .present = true,
+            .super = *array_member_super(&array->members[i]),
+            .block_bytes = MAX(member->block_bytes, 512U),
+        };
+        list[i] = &supers[i].super;
+        if (member_read(member, supers[i].bytes, MD_SUPER_BYTES,
+                        supers[i].super.super_sector * 512) < 0) {
+            (void)error_set(err, -EIO, "%s: its superblock cannot be read", member->name);
+            free(list);
+            free(supers);
+            return NULL;
+        }
+    }
+    if (supers == NULL || list == NULL) {
+        (void)error_set(err, -ENOMEM, "no memory");
+        free(supers);
+        supers = NULL;
+    } else {
+        array_agree(list, array->member_count, array->assembly->newest);
+        note_absent(array, supers);
+        if (array->options.rebuild)
+            seat_spares(array, supers);
+    }
+    free(list);
+    return supers;
+}
+
 static int start(struct braid_array *array, struct braid_error *err)
 {
     const uint32_t count = array->member_count;
+    const bool keeps_supers = array->options.writable && array->assembly != NULL &&
+                              plan_check_sectors(array->geometry) > 0;
     struct io_extent *extents = calloc(count, sizeof *extents);
     uint64_t *data_offsets = calloc(count, sizeof *data_offsets);
-    int result = -ENOMEM;
+    struct engine_super *supers = NULL;
+    int result = error_set(err, -ENOMEM, "no memory");
 
     array->slots = calloc(array->shape.slot_count, sizeof *array->slots);
     if (extents == NULL || data_offsets == NULL || array->slots == NULL)
         goto out;
+    if (keeps_supers) {
+        supers = make_supers(array, err);
+        if (supers == NULL) {
+            result = -EIO;
+            goto out;
+        }
+    }
     for (uint32_t i = 0; i < count; i++) {
         const struct member *member = array->members[i].probe.member;
         extents[i] = (struct io_extent){
@@ -115,27 +202,110 @@ static int start(struct braid_array *array, struct braid_error *err)
 
     const uint32_t threads = MIN(MAX(count, (uint32_t)THREADS_MIN), (uint32_t)THREADS_MAX);
     result = io_threads_create(extents, count, threads, &array->io);
+    if (result == 0)
+        result = engine_create(
+            &(struct engine_options){
+                .geometry = array->geometry,
+                .slots = array->slots,
+                .untrusted = array->untrusted.count > 0 ? &array->untrusted : NULL,
+                .data_offset_bytes = data_offsets,
+                .io_member_count = count,
+                .ios = &array->io,
+                .lane_count = 1,
+                .kernels = &parity_isal,
+                .io_timeout_ns = (uint64_t)array->options.io_timeout_ms * 1000000,
+                .writable = array->options.writable,
+                .supers = supers,
+                .notice = notice,
+                .context = array,
+            },
+            &array->engine);
     if (result < 0)
-        goto out;
-    result = engine_create(
-        &(struct engine_options){
-            .geometry = array->geometry,
-            .slots = array->slots,
-            .untrusted = array->untrusted.count > 0 ? &array->untrusted : NULL,
-            .data_offset_bytes = data_offsets,
-            .io_member_count = count,
-            .ios = &array->io,
-            .lane_count = 1,
-            .kernels = &parity_isal,
-            .io_timeout_ns = (uint64_t)array->options.io_timeout_ms * 1000000,
-            .notice = notice,
-            .context = array,
-        },
-        &array->engine);
+        (void)error_set(err, result, "cannot be started: %s", strerror(-result));
 out:
     free(extents);
     free(data_offsets);
-    return result < 0 ? error_set(err, result, "cannot be started: %s", strerror(-result)) : 0;
+    free(supers);
+    return result;
+}
+
+static int refusal(const struct braid_array *array, struct braid_error *err)
+{
+    char list[BRAID_ERROR_BYTES];
+    struct text text;
+
+    text_init(&text, list, sizeof list);
+    for (const struct note *note = array->problems; note != NULL; note = note->next)
+        text_add(&text, "%s%s", text.length > 0 ? "\n" : "", note->text);
+    return error_set(err, -EIO, "the array can't be read: %s", list);
+}
+
+/* The members that an array which is written to has to hold, as texts, `missing` among them where
+ * their order counts.  Returns how many. */
+static size_t name_held(const struct braid_array *array, const char **names)
+{
+    size_t count = 0;
+
+    if (array->assembly == NULL) {
+        for (uint32_t slot = 0; slot < array->shape.slot_count; slot++)
+            names[count++] = "missing";
+        for (uint32_t i = 0; i < array->member_count; i++)
+            names[array->members[i].slot] = array_member_name(&array->members[i]);
+        return count;
+    }
+    for (uint32_t i = 0; i < array->member_count; i++)
+        if (array->members[i].slot != MD_SLOT_NONE || array->members[i].state == MD_MEMBER_SPARE)
+            names[count++] = array_member_name(&array->members[i]);
+    return count;
+}
+
+/* Let go of an array that was looked at, and take its members again, each alone.  Nothing that
+ * happened in between is lost: all is looked at anew (D9). */
+static int hold(struct braid_array **array, const struct braid_options *options,
+                struct braid_error *err)
+{
+    struct braid_array *seen = *array;
+    struct braid_options again = *options;
+    const char **names = calloc((size_t)seen->member_count + seen->shape.slot_count, sizeof *names);
+    char **copies;
+    size_t count;
+    int result = -ENOMEM;
+
+    *array = NULL;
+    if (names == NULL) {
+        braid_close(seen);
+        return error_set(err, -ENOMEM, "no memory");
+    }
+    count = name_held(seen, names);
+    copies = calloc(count + 1, sizeof(char *));
+    for (size_t i = 0; i < count && copies != NULL; i++)
+        names[i] = copies[i] = strdup(names[i]);
+    braid_close(seen);
+    again.missing_count = 0;
+    bool whole = copies != NULL;
+    for (size_t i = 0; i < count && whole; i++)
+        whole = copies[i] != NULL;
+    if (whole)
+        result = array_assemble(names, count, &again, true, array, err);
+    else
+        (void)error_set(err, -ENOMEM, "no memory");
+    for (size_t i = 0; i < count && copies != NULL; i++)
+        free(copies[i]);
+    free(copies);
+    free(names);
+    return result;
+}
+
+static int check_held(const struct braid_array *array, const struct braid_options *options,
+                      struct braid_error *err)
+{
+    int result = array->assembly != NULL ? array_check_writable(array, err) : 0;
+
+    if (result == 0 && array->in_doubt && !options->force)
+        result = error_set(err, -EPERM,
+                           "the array was degraded and not stopped cleanly, so that part of it is "
+                           "in doubt: it can be read; --force writes to it as it is");
+    return result;
 }
 
 int braid_open(const char *const *members, size_t count, const struct braid_options *options,
@@ -143,21 +313,22 @@ int braid_open(const char *const *members, size_t count, const struct braid_opti
 {
     struct braid_array *array;
 
-    int result = array_assemble(members, count, options, &array, error);
+    int result = array_assemble(members, count, options, false, &array, error);
     if (result < 0)
         return result;
     for (const struct note *note = array->warnings; note != NULL; note = note->next)
         warn(array, note->text);
-    if (array->refused) {
-        char list[BRAID_ERROR_BYTES];
-        struct text text;
-        text_init(&text, list, sizeof list);
-        for (const struct note *note = array->problems; note != NULL; note = note->next)
-            text_add(&text, "%s%s", text.length > 0 ? "\n" : "", note->text);
-        braid_close(array);
-        return error_set(error, -EIO, "the array can't be read: %s", list);
+    if (!array->refused && options->writable) {
+        result = hold(&array, options, error);
+        if (result < 0)
+            return result;
     }
-    result = start(array, error);
+    if (array->refused)
+        result = refusal(array, error);
+    else if (options->writable)
+        result = check_held(array, options, error);
+    if (result == 0)
+        result = start(array, error);
     if (result < 0) {
         braid_close(array);
         return result;

@@ -55,32 +55,6 @@ static void changing_clear(struct changing *changing)
 
 /* ---- what may be changed ---- */
 
-static int check_writable(const struct braid_array *array, struct braid_error *err)
-{
-    const struct md_super *newest = array->assembly->newest;
-
-    if (array->refused)
-        return error_set(err, -EINVAL, "the array can't start%s%s",
-                         array->problems != NULL ? ": " : "",
-                         array->problems != NULL ? array->problems->text : "");
-    if (newest->has_bitmap)
-        return error_set(err, -EOPNOTSUPP,
-                         "the array has a bitmap, and this version doesn't write such arrays");
-    if (newest->ppl_sectors != 0)
-        return error_set(err, -EOPNOTSUPP,
-                         "the array has a partial parity log (PPL), and this version doesn't write "
-                         "such arrays");
-    for (uint32_t i = 0; i < array->member_count; i++) {
-        const struct md_super *super = array_member_super(&array->members[i]);
-        if (super->reserved_used || (super->feature_map & ~(uint32_t)MD_FEATURE_KNOWN) != 0)
-            return error_set(err, -EOPNOTSUPP,
-                             "%s: its superblock has fields that this version doesn't know, and "
-                             "would lose",
-                             array_member_name(&array->members[i]));
-    }
-    return 0;
-}
-
 static bool up_to_date(enum md_member_state state)
 {
     return state == MD_MEMBER_IN_SYNC || state == MD_MEMBER_REBUILDING ||
@@ -162,10 +136,10 @@ static int assemble(struct changing *changing, const char *const *members, size_
     struct braid_array *array;
 
     braid_options_init(&open);
-    int result = array_assemble(members, count, &open, &array, err);
+    int result = array_assemble(members, count, &open, false, &array, err);
     if (result < 0)
         return result;
-    result = check_writable(array, err);
+    result = array_check_writable(array, err);
     if (result == 0 && options->change != BRAID_ADD) {
         subject = find_subject(array, options->member, err);
         if (subject == NULL)
@@ -292,31 +266,6 @@ static int update(struct changing *changing, struct md_super *const *supers,
     return 0;
 }
 
-/* What the newest superblock says of the array goes for all: one of them may be an event behind. */
-static void agree(struct changing *changing)
-{
-    const struct md_super *newest = &changing->parts[0].super;
-
-    for (uint32_t i = 1; i < changing->count; i++)
-        if (changing->parts[i].super.events > newest->events)
-            newest = &changing->parts[i].super;
-    if (changing->options->change == BRAID_FAIL && changing->subject.super.events > newest->events)
-        newest = &changing->subject.super;
-    for (uint32_t i = 0; i < changing->count; i++) {
-        struct md_super *super = &changing->parts[i].super;
-        if (super == newest)
-            continue;
-        super->events = newest->events;
-        super->resync_offset = newest->resync_offset;
-        super->role_count = newest->role_count;
-        memcpy(super->roles, newest->roles, sizeof super->roles);
-        super->v0.state = newest->v0.state;
-        super->v0.checkpoint = newest->v0.checkpoint;
-        super->v0.checkpoint_events = newest->v0.checkpoint_events;
-        memcpy(super->v0.disks, newest->v0.disks, sizeof super->v0.disks);
-    }
-}
-
 static int plan_writes(struct changing *changing, struct braid_error *err)
 {
     static const uint8_t zeros[MD_SUPER_BYTES];
@@ -327,7 +276,13 @@ static int plan_writes(struct changing *changing, struct braid_error *err)
         return error_set(err, -ENOMEM, "no memory");
     for (uint32_t i = 0; i < changing->count; i++)
         supers[i] = &changing->parts[i].super;
-    agree(changing);
+    const struct md_super *newest = &changing->parts[0].super;
+    for (uint32_t i = 1; i < changing->count; i++)
+        if (changing->parts[i].super.events > newest->events)
+            newest = &changing->parts[i].super;
+    if (changing->options->change == BRAID_FAIL && changing->subject.super.events > newest->events)
+        newest = &changing->subject.super;
+    array_agree(supers, changing->count, newest);
     int result = update(changing, supers, err);
     free(supers);
     /* The newcomer first: that the others know of it and it doesn't would be worse than the

@@ -176,7 +176,7 @@ int braid_detail(const char *const *members, size_t count, const struct braid_op
 {
     struct braid_array *array;
 
-    const int result = array_assemble(members, count, options, &array, error);
+    const int result = array_assemble(members, count, options, false, &array, error);
     if (result < 0)
         return result;
     json_t *object = detail(array);

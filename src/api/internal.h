@@ -114,6 +114,7 @@ struct braid_array {
     struct plan_slot *slots;
     struct io *io;
     struct engine *engine;
+    bool stopped; /* for writing it is over */
 };
 
 /* Append a sentence; a problem also refuses the array.  Without memory the sentence is lost, for
@@ -121,11 +122,20 @@ struct braid_array {
 void note_warning(struct braid_array *array, const char *format, ...) BRAID_PRINTF(2, 3);
 void note_problem(struct braid_array *array, const char *format, ...) BRAID_PRINTF(2, 3);
 
-/* Find out what the members make.  Returns 0 also when the array can't start: then
+/* Find out what the members make.
+ *
+ *   hold  each alone, for writing; then a member's name means it, and not a partition on it
+ *
+ * Returns 0 also when the array can't start: then
  * (*out)->problems say why.  Errors as for braid_open(), when it isn't clear which array is
  * meant or a member can't be read. */
 int array_assemble(const char *const *members, size_t count, const struct braid_options *options,
-                   struct braid_array **out, struct braid_error *err);
+                   bool hold, struct braid_array **out, struct braid_error *err);
+/* Whether this version can write to it; if not, *err says why. */
+int array_check_writable(const struct braid_array *array, struct braid_error *err);
+/* Let the superblocks of members that are up to date say of the array what the newest one does:
+ * one may be an event behind.  supers[count]. */
+void array_agree(struct md_super *const *supers, uint32_t count, const struct md_super *newest);
 
 const struct md_super *array_member_super(const struct array_member *member); /* or NULL */
 const char *array_member_name(const struct array_member *member);

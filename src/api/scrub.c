@@ -48,6 +48,7 @@ static void on_mismatch(struct engine_sweep *sweep, const struct engine_mismatch
         .bytes = found->sectors * 512,
         .ranges = ranges,
         .in_doubt = found->in_doubt,
+        .repaired = found->repaired,
     };
 
     if (g->data_count > 0) {
@@ -89,11 +90,12 @@ uint64_t braid_scrub_size(const struct braid_array *array)
     return plan_check_sectors(array->geometry) * 512;
 }
 
-int braid_scrub(struct braid_array *array, uint64_t offset, uint64_t bytes,
+int braid_scrub(struct braid_array *array, uint64_t offset, uint64_t bytes, bool repair,
                 const struct braid_scrub_calls *calls)
 {
     struct scrub scrub = {
-        .sweep = {.sector = offset / 512,
+        .sweep = {.kind = repair ? ENGINE_REPAIR : ENGINE_CHECK,
+                  .sector = offset / 512,
                   .sectors = bytes / 512,
                   .mismatch = on_mismatch,
                   .unchecked = on_unchecked,
@@ -106,6 +108,8 @@ int braid_scrub(struct braid_array *array, uint64_t offset, uint64_t bytes,
         return -ERANGE;
     if (offset % 512 != 0 || bytes % 512 != 0)
         return -EINVAL;
+    if (repair && !array->options.writable)
+        return -EROFS;
     if (bytes == 0)
         return 0;
     engine_sweep(array->engine, 0, &scrub.sweep);

@@ -164,6 +164,12 @@ static struct verdict compare_row(const struct task *task, const struct plan_pie
 
 /* ---- both ---- */
 
+/* Lost data may be right in parity that doesn't match the rest. */
+static bool keeps_parity(const struct plan_piece *piece)
+{
+    return piece->has_other_lost && piece->other_role == PLAN_ROLE_DATA;
+}
+
 static void tell(struct task *task, const struct plan_piece *piece, uint32_t suspect, uint64_t from,
                  uint64_t to)
 {
@@ -173,6 +179,7 @@ static void tell(struct task *task, const struct plan_piece *piece, uint32_t sus
         .sectors = to - from,
         .suspect_slot = UINT32_MAX,
         .in_doubt = piece->in_doubt,
+        .repaired = sweep->kind != ENGINE_CHECK && !keeps_parity(piece),
     };
 
     if (sweep->mismatch == NULL)
@@ -257,7 +264,7 @@ static void repair_data(struct task *task, const struct plan_piece *piece,
 static void repair_row(struct task *task, const struct plan_piece *piece, const struct row *row,
                        const struct wrong *wrong)
 {
-    if (piece->has_other_lost && piece->other_role == PLAN_ROLE_DATA)
+    if (keeps_parity(piece))
         return;
     if (wrong->suspect != UINT32_MAX &&
         source_of(task, piece, wrong->suspect)->role == PLAN_ROLE_DATA) {

@@ -66,7 +66,8 @@ struct engine_options {
     uint32_t depth;         /* tasks of a lane at a time, of each kind; 0: 4 */
 
     bool writable;
-    /* Superblocks to keep up to date, by I/O member, all agreeing; copied.  NULL: there are none:
+    /* Superblocks to keep up to date, by I/O member, all agreeing, members that aren't there noted
+     * as failed; copied.  NULL: there are none:
      * then nothing says durably that a member failed, and its failure ends all writing. */
     const struct engine_super *supers;
     uint64_t (*time_s)(void *context); /* for superblocks; NULL: time() */
@@ -127,6 +128,7 @@ struct engine_mismatch {
     uint32_t suspect_io_member;
     enum plan_role suspect_role;
     bool in_doubt; /* parity wasn't trusted there anyway */
+    bool repaired; /* it will be before the sweep goes on */
 };
 
 enum engine_sweep_kind {

@@ -386,6 +386,21 @@ void shared_round_end(struct shared *shared)
 
 /* ---- life ---- */
 
+/* Whether a slot has nobody in sync.  Who isn't there may come back, and what it says of itself isn't
+ * known: writes wait until the others are two events ahead, as they do when one fails (D5). */
+static bool is_degraded(const struct shared *shared)
+{
+    for (uint32_t slot = 0; slot < shared->view.geometry->slot_count; slot++) {
+        const struct plan_slot *s = &shared->slots[slot];
+        bool in_sync = false;
+        for (uint32_t i = 0; i < s->candidate_count; i++)
+            in_sync = in_sync || s->candidates[i].in_sync_sectors == UINT64_MAX;
+        if (!in_sync)
+            return true;
+    }
+    return false;
+}
+
 /* Give each member a set of bad ranges of its own, with room to grow. */
 static int copy_bad_ranges(struct shared *shared)
 {
@@ -456,6 +471,8 @@ int shared_init(struct shared *shared, const struct engine_options *options)
             shared->checkpoint[member->io_member] = member->in_sync_sectors;
         }
     init_untrusted(shared, options);
+    if (shared->durable && is_degraded(shared))
+        shared->failure_round = want_rounds(shared, FAILURE_ROUNDS);
     return copy_bad_ranges(shared);
 }
 

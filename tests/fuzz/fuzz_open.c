@@ -115,8 +115,8 @@ static void scrub(struct braid_array *array)
     const uint64_t size = braid_scrub_size(array);
     const uint64_t some = size < 1 << 20 ? size : 1 << 20;
 
-    (void)braid_scrub(array, 0, some, &calls);
-    (void)braid_scrub(array, size - some, some, &calls);
+    (void)braid_scrub(array, 0, some, false, &calls);
+    (void)braid_scrub(array, size - some, some, false, &calls);
 }
 
 static void check_json(int result, char *json, const struct braid_error *error)

@@ -261,11 +261,11 @@ TEST(reading_allocates_nothing)
     const long before = atomic_load(&taken);
     for (uint64_t offset = 0; offset + sizeof buffer <= size; offset += sizeof buffer)
         CHECK_EQ(braid_read(array, buffer, sizeof buffer, offset), 0);
-    CHECK_EQ(braid_scrub(array, 0, braid_scrub_size(array), &calls), 0);
+    CHECK_EQ(braid_scrub(array, 0, braid_scrub_size(array), false, &calls), 0);
     CHECK_EQ(ftruncate(fds[1], 2 << 20), 0);
     for (uint64_t offset = 0; offset + sizeof buffer <= size; offset += sizeof buffer)
         CHECK_EQ(braid_read(array, buffer, sizeof buffer - 1, offset + 1), 0);
-    CHECK_EQ(braid_scrub(array, 0, braid_scrub_size(array), &calls), 0);
+    CHECK_EQ(braid_scrub(array, 0, braid_scrub_size(array), false, &calls), 0);
     CHECK_EQ(atomic_load(&taken), before);
     braid_close(array);
     CHECK_EQ(ftruncate(fds[1], MEMBER_BYTES), 0);

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* cmd_rebuild.c - braid rebuild: make an array whole again. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/progress.h"
+
+enum {
+    OPTION_FORCE = OPTION_COMMAND,
+    OPTION_QUIET,
+    OPTION_JSON,
+};
+
+/* What has been done about one member, or about all in a resync. */
+struct rebuilding {
+    struct open_options open;
+    bool quiet;
+    bool as_json;
+    struct progress progress;
+    bool started;
+    enum braid_rebuild_kind kind;
+    char member[4096]; /* "" for a resync */
+    json_t *steps;
+    json_t *warnings;
+    uint64_t lost_bytes;
+};
+
+static void on_warn(void *context, const char *text)
+{
+    struct rebuilding *rebuilding = context;
+
+    progress_clear(&rebuilding->progress);
+    complain("warning: %s", text);
+    (void)json_array_append_new(rebuilding->warnings, text_fact(text));
+}
+
+static const char *kind_name(enum braid_rebuild_kind kind)
+{
+    return kind == BRAID_REBUILD ? "rebuild" : "resync";
+}
+
+/* A new step begins with its first progress. */
+static void note_step(struct rebuilding *rebuilding, enum braid_rebuild_kind kind,
+                      const char *member, uint64_t total)
+{
+    const bool same =
+        rebuilding->started && rebuilding->kind == kind && strcmp(rebuilding->member, member) == 0;
+
+    if (same)
+        return;
+    rebuilding->started = true;
+    rebuilding->kind = kind;
+    (void)snprintf(rebuilding->member, sizeof rebuilding->member, "%s", member);
+    (void)json_array_append_new(rebuilding->steps,
+                                json_pack("{s:s, s:o, s:I}", "kind", kind_name(kind), "member",
+                                          member[0] != '\0' ? text_fact(member) : json_null(),
+                                          "bytes", (json_int_t)total));
+    progress_clear(&rebuilding->progress);
+    progress_start(&rebuilding->progress, rebuilding->quiet, total);
+}
+
+static bool on_progress(void *context, enum braid_rebuild_kind kind, const char *member,
+                        uint64_t done, uint64_t total)
+{
+    struct rebuilding *rebuilding = context;
+
+    note_step(rebuilding, kind, member != NULL ? member : "", total);
+    progress_show(&rebuilding->progress, done);
+    return !interrupted();
+}
+
+static void on_lost(void *context, const char *member, uint64_t offset, uint64_t bytes)
+{
+    struct rebuilding *rebuilding = context;
+
+    rebuilding->lost_bytes += bytes;
+    progress_clear(&rebuilding->progress);
+    complain("%s: bytes %llu to %llu of its data can't be rebuilt: too much of the rest is lost or "
+             "unreadable there",
+             member, (unsigned long long)offset, (unsigned long long)(offset + bytes - 1));
+}
+
+static void report(const struct rebuilding *rebuilding, bool whole)
+{
+    size_t index;
+    const json_t *step;
+
+    if (rebuilding->as_json) {
+        json_t *root =
+            json_pack("{s:s, s:b, s:O, s:I, s:O}", "schema", "braid.rebuild.1", "complete", whole,
+                      "steps", rebuilding->steps, "lost_bytes", (json_int_t)rebuilding->lost_bytes,
+                      "warnings", rebuilding->warnings);
+        (void)json_dumpf(root, stdout, JSON_INDENT(2));
+        (void)printf("\n");
+        json_decref(root);
+        return;
+    }
+    if (json_array_size(rebuilding->steps) == 0)
+        (void)printf("nothing to rebuild\n");
+    json_array_foreach(rebuilding->steps, index, step)
+    {
+        const bool last = index + 1 == json_array_size(rebuilding->steps);
+        (void)printf("%s%s%s: %s%s\n", text_of(step, "kind"), is_null(step, "member") ? "" : " of ",
+                     text_of(step, "member"), human(number_of(step, "bytes")),
+                     last && !whole ? ", not finished" : "");
+    }
+}
+
+static int rebuild(struct rebuilding *rebuilding, struct braid_array *array)
+{
+    const struct braid_rebuild_calls calls = {on_progress, on_lost, rebuilding};
+
+    const int result = braid_rebuild(array, &calls);
+    progress_clear(&rebuilding->progress);
+    const int stopped = braid_stop(array);
+    report(rebuilding, result == 0 && stopped == 0);
+    if (result == -ECANCELED) {
+        complain("interrupted; `braid rebuild` goes on from there");
+        return EXIT_INTERRUPTED;
+    }
+    if (result < 0 || stopped < 0) {
+        complain("not all of it could be rebuilt: %s", strerror(result < 0 ? -result : -stopped));
+        return EXIT_FAILED;
+    }
+    return EXIT_DONE;
+}
+
+static bool parse(struct rebuilding *rebuilding, int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"force", no_argument, NULL, OPTION_FORCE},
+        {"json",  no_argument, NULL, OPTION_JSON },
+        {"quiet", no_argument, NULL, OPTION_QUIET},
+        OPEN_LONG_OPTIONS,
+        {NULL,    0,           NULL, 0           },
+    };
+    int option;
+
+    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (option == OPTION_FORCE)
+            rebuilding->open.braid.force = true;
+        else if (option == OPTION_JSON)
+            rebuilding->as_json = true;
+        else if (option == OPTION_QUIET)
+            rebuilding->quiet = true;
+        else if (!open_option(&rebuilding->open, option, optarg))
+            return false;
+    }
+    if (optind == argc) {
+        complain("rebuild: no member is given");
+        return false;
+    }
+    return true;
+}
+
+static int run(int argc, char **argv)
+{
+    struct rebuilding rebuilding = {.steps = json_array(), .warnings = json_array()};
+    struct braid_array *array;
+    struct braid_error error;
+    int code;
+
+    open_options_init(&rebuilding.open, argc);
+    rebuilding.open.braid.writable = true;
+    rebuilding.open.braid.rebuild = true;
+    rebuilding.open.braid.warn = on_warn;
+    rebuilding.open.braid.context = &rebuilding;
+    if (!parse(&rebuilding, argc, argv)) {
+        code = usage("rebuild ");
+        goto out;
+    }
+    const int result = braid_open((const char *const *)argv + optind, (size_t)(argc - optind),
+                                  &rebuilding.open.braid, &array, &error);
+    if (result < 0) {
+        complain("%s", error.text);
+        code = exit_code_of(result);
+        goto out;
+    }
+    catch_interrupts();
+    code = rebuild(&rebuilding, array);
+    braid_close(array);
+out:
+    open_options_free(&rebuilding.open);
+    json_decref(rebuilding.steps);
+    json_decref(rebuilding.warnings);
+    return code;
+}
+
+const struct command command_rebuild = {
+    .name = "rebuild",
+    .summary = "resync, and rebuild missing members onto spares",
+    .help = "usage: braid rebuild [OPTIONS] MEMBER...\n\n"
+            "Makes the array that the members make whole again: after a crash, or for the first\n"
+            "time, lets parity or copies agree with the data; lets spares (see `braid add`) take\n"
+            "the slots of missing members, and fills them; goes on where a rebuild was left.\n"
+            "Members that are up to date are held alone meanwhile.\n\n"
+            "  --force             go on though the array was degraded and not stopped cleanly,\n"
+            "                      so that part of what is rebuilt is in doubt\n"
+            "  --json              one JSON object (docs/schema/rebuild.schema.json)\n"
+            "  --quiet             no progress\n" OPEN_HELP "\n"
+            "exit codes: 0 whole as far as there are members for it, 1 failed, 2 usage, 6 refused\n"
+            "(somebody uses a member, data is in doubt), 130 interrupted\n",
+    .run = run,
+};

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* array_write.c - writing to an open array, and making it whole. */
+#include <errno.h>
+#include <string.h>
+
+#include "api/internal.h"
+#include "util/checked.h"
+#include "util/compiler.h"
+#include "util/error.h"
+
+int array_check_writable(const struct braid_array *array, struct braid_error *err)
+{
+    const struct md_super *newest = array->assembly->newest;
+
+    if (array->refused)
+        return error_set(err, -EINVAL, "the array can't start%s%s",
+                         array->problems != NULL ? ": " : "",
+                         array->problems != NULL ? array->problems->text : "");
+    if (newest->has_bitmap)
+        return error_set(err, -EOPNOTSUPP,
+                         "the array has a bitmap, and this version doesn't write such arrays");
+    if (newest->ppl_sectors != 0)
+        return error_set(err, -EOPNOTSUPP,
+                         "the array has a partial parity log (PPL), and this version doesn't write "
+                         "such arrays");
+    for (uint32_t i = 0; i < array->member_count; i++) {
+        const struct md_super *super = array_member_super(&array->members[i]);
+        if (super->reserved_used || (super->feature_map & ~(uint32_t)MD_FEATURE_KNOWN) != 0)
+            return error_set(err, -EOPNOTSUPP,
+                             "%s: its superblock has fields that this version doesn't know, and "
+                             "would lose",
+                             array_member_name(&array->members[i]));
+    }
+    return 0;
+}
+
+void array_agree(struct md_super *const *supers, uint32_t count, const struct md_super *newest)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct md_super *super = supers[i];
+        if (super == newest)
+            continue;
+        super->events = newest->events;
+        super->resync_offset = newest->resync_offset;
+        super->role_count = newest->role_count;
+        memcpy(super->roles, newest->roles, sizeof super->roles);
+        super->v0.state = newest->v0.state;
+        super->v0.checkpoint = newest->v0.checkpoint;
+        super->v0.checkpoint_events = newest->v0.checkpoint_events;
+        memcpy(super->v0.disks, newest->v0.disks, sizeof super->v0.disks);
+    }
+}
+
+/* ---- requests, waited for ---- */
+
+struct waiting {
+    struct engine_write write;
+    struct engine_flush flush;
+    struct engine_stop stop;
+    bool done;
+    int result;
+};
+
+static int wait_for(const struct braid_array *array, const struct waiting *waiting)
+{
+    while (!waiting->done)
+        (void)io_run(array->io, IO_NEVER);
+    return waiting->result;
+}
+
+static void write_done(struct engine_write *write, int result)
+{
+    struct waiting *waiting = CONTAINER_OF(write, struct waiting, write);
+
+    waiting->done = true;
+    waiting->result = result;
+}
+
+int braid_write(struct braid_array *array, const void *buffer, size_t bytes, uint64_t offset)
+{
+    struct waiting waiting = {
+        .write = {.offset_bytes = offset, .bytes = bytes, .buffer = buffer, .done = write_done},
+    };
+
+    if (!array->options.writable || array->stopped)
+        return -EROFS;
+    if (!checked_inside(offset, bytes, braid_size(array)))
+        return -ERANGE;
+    if (bytes == 0)
+        return 0;
+    engine_write(array->engine, 0, &waiting.write);
+    return wait_for(array, &waiting);
+}
+
+static void flush_done(struct engine_flush *flush, int result)
+{
+    struct waiting *waiting = CONTAINER_OF(flush, struct waiting, flush);
+
+    waiting->done = true;
+    waiting->result = result;
+}
+
+int braid_flush(struct braid_array *array)
+{
+    struct waiting waiting = {.flush = {.done = flush_done}};
+
+    if (!array->options.writable || array->stopped)
+        return -EROFS;
+    engine_flush(array->engine, 0, &waiting.flush);
+    return wait_for(array, &waiting);
+}
+
+static void stop_done(struct engine_stop *stop, int result)
+{
+    struct waiting *waiting = CONTAINER_OF(stop, struct waiting, stop);
+
+    waiting->done = true;
+    waiting->result = result;
+}
+
+int braid_stop(struct braid_array *array)
+{
+    struct waiting waiting = {.stop = {.done = stop_done}};
+
+    if (!array->options.writable || array->stopped)
+        return 0;
+    array->stopped = true;
+    engine_stop(array->engine, &waiting.stop);
+    return wait_for(array, &waiting);
+}
+
+/* ---- making it whole ---- */
+
+struct rebuild {
+    struct engine_sweep sweep;
+    struct braid_array *array;
+    const struct braid_rebuild_calls *calls;
+    const char *member; /* NULL: a resync */
+    bool done;
+    int result;
+};
+
+static struct rebuild *rebuild_of(struct engine_sweep *sweep)
+{
+    return CONTAINER_OF(sweep, struct rebuild, sweep);
+}
+
+static void on_progress(struct engine_sweep *sweep, uint64_t sectors_done)
+{
+    const struct rebuild *rebuild = rebuild_of(sweep);
+    const struct braid_rebuild_calls *calls = rebuild->calls;
+
+    if (!calls->progress(calls->context, rebuild->member != NULL ? BRAID_REBUILD : BRAID_RESYNC,
+                         rebuild->member, sectors_done * 512, sweep->sectors * 512))
+        sweep->cancel = true;
+}
+
+static void on_lost(struct engine_sweep *sweep, uint64_t sector, uint64_t sectors)
+{
+    const struct rebuild *rebuild = rebuild_of(sweep);
+
+    if (rebuild->member != NULL)
+        rebuild->calls->lost(rebuild->calls->context, rebuild->member, sector * 512, sectors * 512);
+}
+
+static void on_done(struct engine_sweep *sweep, int result)
+{
+    struct rebuild *rebuild = rebuild_of(sweep);
+
+    rebuild->done = true;
+    rebuild->result = result;
+}
+
+static int run_sweep(struct braid_array *array, const struct braid_rebuild_calls *calls,
+                     enum engine_sweep_kind kind, uint32_t io_member)
+{
+    struct rebuild rebuild = {
+        .sweep = {.kind = kind,
+                  .io_member = io_member,
+                  .unchecked = on_lost,
+                  .progress = on_progress,
+                  .done = on_done},
+        .array = array,
+        .calls = calls,
+        .member = kind == ENGINE_REBUILD ? array_member_name(&array->members[io_member]) : NULL,
+    };
+
+    engine_sweep(array->engine, 0, &rebuild.sweep);
+    while (!rebuild.done)
+        (void)io_run(array->io, IO_NEVER);
+    return rebuild.result;
+}
+
+int braid_rebuild(struct braid_array *array, const struct braid_rebuild_calls *calls)
+{
+    const bool resync = array->untrusted.count > 0 && plan_check_sectors(array->geometry) > 0 &&
+                        array->assembly != NULL;
+    int result = 0;
+
+    if (!array->options.writable || array->stopped)
+        return -EROFS;
+    /* Where a lost chunk is computed from parity, that has to stand as it is until then. */
+    if (resync && !array->in_doubt)
+        result = run_sweep(array, calls, ENGINE_RESYNC, 0);
+    for (uint32_t i = 0; i < array->member_count && result == 0; i++)
+        if (array->members[i].slot != MD_SLOT_NONE &&
+            array->members[i].in_sync_sectors != UINT64_MAX)
+            result = run_sweep(array, calls, ENGINE_REBUILD, i);
+    if (resync && array->in_doubt && result == 0)
+        result = run_sweep(array, calls, ENGINE_RESYNC, 0);
+    return result;
+}

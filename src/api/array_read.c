@@ -44,12 +44,23 @@ static void warn(const struct braid_array *array, const char *text)
         array->options.warn(array->options.context, text);
 }
 
+static const char *failure_text(int error)
+{
+    switch (error) {
+    case -ENXIO:
+        return "it ends before its data does";
+    case -ESTALE:
+        return "its file is gone, or another one is in its place";
+    default:
+        return strerror(-error);
+    }
+}
+
 static void notice(void *context, const struct engine_notice *what)
 {
     const struct braid_array *array = context;
     const char *name = array_member_name(&array->members[what->io_member]);
-    const char *why =
-        what->error == -ENXIO ? "it ends before its data does" : strerror(-what->error);
+    const char *why = failure_text(what->error);
     char text[600];
 
     switch (what->kind) {
@@ -191,6 +202,7 @@ static int start(struct braid_array *array, struct braid_error *err)
             .fd = member->fd,
             .offset_bytes = member->offset_bytes,
             .length_bytes = member->length_bytes,
+            .path = member->path,
         };
         data_offsets[i] = array->members[i].data_offset_sectors * 512;
         if (array->members[i].state != MD_MEMBER_REPLACEMENT)

@@ -269,7 +269,7 @@ void lane_member_failed(struct lane *lane, uint32_t io_member, int error)
 bool error_is_member_wide(int error)
 {
     return error == -ENXIO || error == -ENODEV || error == -ESHUTDOWN || error == -ETIMEDOUT ||
-           error == -EBADF || error == -ENOTCONN;
+           error == -EBADF || error == -ENOTCONN || error == -ESTALE;
 }
 
 /* Note the sectors of a small read as bad. */

@@ -69,6 +69,7 @@
 #define THREADS_MAX        64
 #define BOUNCE_BYTES       ((size_t)256 << 10)
 #define BOUNCE_ALIGN_BYTES 4096
+#define LOOK_NS            100000000ULL /* between two looks at a member's file */
 
 enum worker_state {
     WORKER_IDLE,
@@ -92,6 +93,7 @@ struct worker {
     /* The request in hand; the worker alone uses these. */
     enum io_kind kind;
     bool fua;
+    uint32_t member;
     int fd;
     uint64_t offset_bytes;
     uint64_t left_bytes;
@@ -104,6 +106,15 @@ struct worker {
     size_t iov_used_bytes;   /* as many of it done with */
 };
 
+/* A member's file that is looked at now and then. */
+struct watch {
+    char *path; /* NULL: it isn't */
+    dev_t device;
+    ino_t inode;
+    atomic_uint_fast64_t looked_ns;
+    atomic_int result; /* once it is an error, it stays */
+};
+
 struct threads {
     struct io io;
     atomic_uint references; /* the owner and every thread */
@@ -111,7 +122,8 @@ struct threads {
     uint32_t worker_count;  /* that were started */
     struct io_extent *extents;
     uint32_t extent_count;
-    bool *owns_fd; /* extent_count: the extent's fd is a duplicate of our own */
+    bool *owns_fd;         /* extent_count: the extent's fd is a duplicate of our own */
+    struct watch *watches; /* extent_count */
 
     /* The owner alone uses these. */
     struct list_node timers;
@@ -154,6 +166,9 @@ static void free_threads(struct threads *threads)
     for (uint32_t i = 0; i < threads->extent_count; i++)
         if (threads->owns_fd[i])
             (void)close(threads->extents[i].fd);
+    for (uint32_t i = 0; i < threads->extent_count; i++)
+        free(threads->watches[i].path);
+    free(threads->watches);
     free(threads->owns_fd);
     free(threads->extents);
     free(threads);
@@ -222,6 +237,7 @@ static void take(struct worker *worker)
     worker->deadline_ns = request->deadline_ns;
     worker->kind = request->kind;
     worker->fua = request->fua;
+    worker->member = request->member;
     worker->fd = extent->fd;
     worker->offset_bytes = extent->offset_bytes + request->offset_bytes;
     worker->left_bytes = io_request_bytes(request);
@@ -429,8 +445,40 @@ static int zero_request(struct worker *worker)
     return write_zeros(worker);
 }
 
+static int look_at_file(const struct watch *watch, const struct io_extent *extent)
+{
+    struct stat status;
+
+    if (stat(watch->path, &status) < 0)
+        return errno == ENOENT || errno == ENOTDIR ? -ESTALE : 0; /* else nothing is known */
+    if (status.st_dev != watch->device || status.st_ino != watch->inode)
+        return -ESTALE;
+    return (uint64_t)status.st_size < extent->offset_bytes + extent->length_bytes ? -ENXIO : 0;
+}
+
+/* Whether the request's member is still the file that was opened, and as long. */
+static int look_after(const struct worker *worker)
+{
+    struct watch *watch = &worker->threads->watches[worker->member];
+    const uint64_t now_ns = io_clock_now_ns();
+
+    if (watch->path == NULL || atomic_load(&watch->result) < 0)
+        return atomic_load(&watch->result);
+    if (!worker->fua && now_ns < atomic_load(&watch->looked_ns) + LOOK_NS)
+        return 0;
+    atomic_store(&watch->looked_ns, now_ns);
+    const int result = look_at_file(watch, &worker->threads->extents[worker->member]);
+    if (result < 0)
+        atomic_store(&watch->result, result);
+    return result;
+}
+
 static int carry_out(struct worker *worker)
 {
+    const int result = look_after(worker);
+
+    if (result < 0)
+        return result;
     switch (worker->kind) {
     case IO_READ:
         return read_request(worker);
@@ -744,7 +792,9 @@ static struct threads *allocate(const struct io_extent *extents, uint32_t count,
     init_sync(threads);
     threads->extents = malloc((count + (size_t)1) * sizeof *extents); /* never of size 0 */
     threads->owns_fd = calloc(count + (size_t)1, sizeof threads->owns_fd[0]);
-    bool complete = threads->extents != NULL && threads->owns_fd != NULL;
+    threads->watches = calloc(count + (size_t)1, sizeof threads->watches[0]);
+    bool complete =
+        threads->extents != NULL && threads->owns_fd != NULL && threads->watches != NULL;
     for (size_t i = 0; i < worker_count; i++) {
         threads->workers[i].bounce = aligned_alloc(BOUNCE_ALIGN_BYTES, BOUNCE_BYTES);
         complete = complete && threads->workers[i].bounce != NULL;
@@ -779,6 +829,27 @@ static int duplicate_fds(struct threads *threads)
     return 0;
 }
 
+/* Note which files the extents are of. */
+static int start_watching(struct threads *threads)
+{
+    for (uint32_t i = 0; i < threads->extent_count; i++) {
+        const struct io_extent *extent = &threads->extents[i];
+        struct watch *watch = &threads->watches[i];
+        struct stat status;
+
+        if (extent->path == NULL)
+            continue;
+        if (fstat(extent->fd, &status) < 0)
+            return -errno;
+        watch->device = status.st_dev;
+        watch->inode = status.st_ino;
+        watch->path = strdup(extent->path);
+        if (watch->path == NULL)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
 int io_threads_create(const struct io_extent *extents, uint32_t count, uint32_t thread_count,
                       struct io **out)
 {
@@ -799,6 +870,8 @@ int io_threads_create(const struct io_extent *extents, uint32_t count, uint32_t 
         threads->workers[i].threads = threads;
 
     int result = duplicate_fds(threads);
+    if (result == 0)
+        result = start_watching(threads);
     if (result == 0)
         result = start_workers(threads);
     if (result != 0) {

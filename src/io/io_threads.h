@@ -26,6 +26,11 @@ struct io_extent {
     int fd;
     uint64_t offset_bytes;
     uint64_t length_bytes;
+    /* Where a regular file was opened: then it is looked at before every FUA write, and before other
+     * requests every 100 ms.  When it holds less than the extent, even for a moment and whatever
+     * is asked for, requests end with -ENXIO from then on: should it grow again, it would be with
+     * zeros.  When there is no file any more, or another one, with -ESTALE.  NULL: don't.  Copied. */
+    const char *path;
 };
 
 /* Start `thread_count` workers (1..64), and as many spare ones, over extents[count]; the array is

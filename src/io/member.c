@@ -165,6 +165,8 @@ static int open_spec(const char *name, const struct member_spec *spec, enum hold
         result = lock_member(member, hold, spec->partition, err);
     if (result < 0)
         goto fail;
+    if (member->writable && !member->block_device)
+        member->path = realpath(spec->path, NULL);
     member->whole = !spec->has_range && spec->partition == 0;
     *out = member;
     return 0;
@@ -218,6 +220,7 @@ void member_close(struct member *member)
     if (member->fd >= 0)
         (void)close(member->fd); /* drops the lock too */
     free(member->name);
+    free(member->path);
     free(member);
 }
 

@@ -32,6 +32,7 @@ int member_spec_parse(const char *text, struct member_spec *out, struct braid_er
 /* An open member: bytes [offset_bytes, offset_bytes + length_bytes) of fd. */
 struct member {
     char *name; /* as the user would name it, for messages */
+    char *path; /* absolute, of a writable regular file; else NULL */
     int fd;     /* read-only, or both, as it was opened */
     bool writable;
     uint64_t offset_bytes;

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* test_io_watch.c - the threads backend notices when a member's file is cut short, gone, or another
+ * one: from then on nothing is answered from it, also when it looks right again. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "harness.h"
+#include "io/io_threads.h"
+
+enum { BYTES = 1 << 20 };
+
+static char directory[64];
+static char path[96];
+static int fd = -1;
+static struct io *io;
+static bool done;
+static int result;
+
+static void set_up(void)
+{
+    (void)snprintf(directory, sizeof directory, "/tmp/braid-watch-XXXXXX");
+    CHECK(mkdtemp(directory) != NULL);
+    (void)snprintf(path, sizeof path, "%s/member", directory);
+    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    CHECK(fd >= 0 && ftruncate(fd, BYTES) == 0);
+    const struct io_extent extent = {.fd = fd, .length_bytes = BYTES, .path = path};
+    CHECK_EQ(io_threads_create(&extent, 1, 2, &io), 0);
+}
+
+static void tear_down(void)
+{
+    io_destroy(io);
+    (void)close(fd);
+    (void)unlink(path);
+    (void)rmdir(directory);
+}
+
+static void on_done(struct io_request *request, int value)
+{
+    (void)request;
+    done = true;
+    result = value;
+}
+
+static int request(enum io_kind kind, uint64_t offset_bytes, bool fua)
+{
+    static uint8_t buffer[4096];
+    const struct iovec iov = {buffer, sizeof buffer};
+    struct io_request r = {
+        .kind = kind,
+        .offset_bytes = offset_bytes,
+        .iov = kind == IO_FLUSH ? NULL : &iov,
+        .iov_count = kind == IO_FLUSH ? 0 : 1,
+        .fua = fua,
+        .deadline_ns = IO_NEVER,
+        .done = on_done,
+    };
+
+    done = false;
+    io_submit(io, &r);
+    while (!done)
+        (void)io_run(io, IO_NEVER);
+    return result;
+}
+
+/* Longer than the time between two looks. */
+static void wait_for_look(void)
+{
+    (void)nanosleep(&(struct timespec){.tv_nsec = 150000000}, NULL);
+}
+
+TEST(what_is_as_it_was_is_used)
+{
+    set_up();
+    CHECK_SO_FAR();
+    CHECK_EQ(request(IO_WRITE, 0, true), 0);
+    wait_for_look();
+    CHECK_EQ(request(IO_READ, BYTES - 4096, false), 0);
+    CHECK_EQ(request(IO_FLUSH, 0, false), 0);
+    tear_down();
+}
+
+TEST(a_file_cut_short_is_not_read_even_below_the_cut)
+{
+    set_up();
+    CHECK_SO_FAR();
+    CHECK_EQ(request(IO_READ, 0, false), 0);
+    CHECK_EQ(ftruncate(fd, BYTES / 2), 0);
+    CHECK_EQ(request(IO_WRITE, 0, true), -ENXIO); /* before each FUA write */
+    CHECK_EQ(ftruncate(fd, BYTES), 0);            /* its upper half is zeros now */
+    CHECK_EQ(request(IO_READ, 0, false), -ENXIO);
+    wait_for_look();
+    CHECK_EQ(request(IO_READ, BYTES - 4096, false), -ENXIO);
+    tear_down();
+}
+
+TEST(a_look_comes_by_itself)
+{
+    set_up();
+    CHECK_SO_FAR();
+    CHECK_EQ(request(IO_READ, 0, false), 0);
+    CHECK_EQ(ftruncate(fd, BYTES / 2), 0);
+    wait_for_look();
+    CHECK_EQ(request(IO_READ, 0, false), -ENXIO);
+    tear_down();
+}
+
+TEST(another_file_in_its_place)
+{
+    char other[96];
+
+    set_up();
+    CHECK_SO_FAR();
+    (void)snprintf(other, sizeof other, "%s/other", directory);
+    const int other_fd = open(other, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    CHECK(other_fd >= 0 && ftruncate(other_fd, BYTES) == 0);
+    CHECK_EQ(rename(other, path), 0);
+    CHECK_EQ(request(IO_WRITE, 0, true), -ESTALE);
+    (void)close(other_fd);
+    tear_down();
+}
+
+TEST(no_file_in_its_place)
+{
+    set_up();
+    CHECK_SO_FAR();
+    CHECK_EQ(unlink(path), 0);
+    CHECK_EQ(request(IO_WRITE, 0, true), -ESTALE);
+    CHECK_EQ(request(IO_FLUSH, 0, false), -ESTALE);
+    tear_down();
+}
+
+TEST_MAIN(RUN(what_is_as_it_was_is_used) RUN(a_file_cut_short_is_not_read_even_below_the_cut)
+              RUN(a_look_comes_by_itself) RUN(another_file_in_its_place) RUN(no_file_in_its_place))

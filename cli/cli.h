@@ -32,6 +32,7 @@ struct command {
 extern const struct command command_add;
 extern const struct command command_fail;
 extern const struct command command_remove;
+extern const struct command command_replace;
 extern const struct command command_create;
 extern const struct command command_undo;
 extern const struct command command_examine;

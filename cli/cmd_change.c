@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* cmd_change.c - braid add, fail and remove: who is in an array that nobody uses. */
+/* cmd_change.c - braid add, fail, remove and replace: who is in an array that nobody uses. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,8 @@
 #include "cli/cli.h"
 
 enum {
-    OPTION_MEMBER = OPTION_COMMAND, /* --member or --new */
+    OPTION_MEMBER = OPTION_COMMAND, /* --member, or add's --new */
+    OPTION_NEW,
     OPTION_FORCE,
     OPTION_DRY_RUN,
     OPTION_JSON,
@@ -61,13 +62,15 @@ static int change(const struct braid_change_options *options, char **members, in
 
 static int run(const char *name, enum braid_change kind, int argc, char **argv)
 {
+    const bool brings_new = kind == BRAID_ADD || kind == BRAID_REPLACE;
     const struct option long_options[] = {
         {kind == BRAID_ADD ? "new" : "member", required_argument, NULL, OPTION_MEMBER  },
         {"dry-run",                            no_argument,       NULL, OPTION_DRY_RUN },
         {"json",                               no_argument,       NULL, OPTION_JSON    },
         {"undo-dir",                           required_argument, NULL, OPTION_UNDO_DIR},
- /* last, for it is add's alone */
-        {kind == BRAID_ADD ? "force" : NULL,   no_argument,       NULL, OPTION_FORCE   },
+ /* last, for not all have them: a name that is NULL ends the list */
+        {brings_new ? "force" : NULL,          no_argument,       NULL, OPTION_FORCE   },
+        {kind == BRAID_REPLACE ? "new" : NULL, required_argument, NULL, OPTION_NEW     },
         {NULL,                                 0,                 NULL, 0              },
     };
     struct braid_change_options options = {.change = kind};
@@ -80,6 +83,9 @@ static int run(const char *name, enum braid_change kind, int argc, char **argv)
         switch (option) {
         case OPTION_MEMBER:
             options.member = optarg;
+            break;
+        case OPTION_NEW:
+            options.new_member = optarg;
             break;
         case OPTION_FORCE:
             options.force = true;
@@ -99,6 +105,10 @@ static int run(const char *name, enum braid_change kind, int argc, char **argv)
     }
     if (options.member == NULL) {
         complain("%s: --%s is missing", name, kind == BRAID_ADD ? "new" : "member");
+        return usage(command);
+    }
+    if (kind == BRAID_REPLACE && options.new_member == NULL) {
+        complain("%s: --new is missing", name);
         return usage(command);
     }
     if (optind == argc) {
@@ -158,4 +168,22 @@ const struct command command_remove = {
             "cleared, so that it doesn't come back by itself.\n\n"
             "  --member MEMBER     one of the members given\n" CHANGE_HELP,
     .run = run_remove,
+};
+
+static int run_replace(int argc, char **argv)
+{
+    return run("replace", BRAID_REPLACE, argc, argv);
+}
+
+const struct command command_replace = {
+    .name = "replace",
+    .summary = "let a new member take the place of one that still works",
+    .help = "usage: braid replace --member MEMBER|slot=N --new MEMBER [OPTIONS] MEMBER...\n\n"
+            "Gives the member of a slot a successor.  Both are written to from then on, and\n"
+            "`braid rebuild` fills the new one; then the old one is failed.  So redundancy is\n"
+            "never less than it was.  What is overwritten is saved for `braid undo`.\n\n"
+            "  --member MEMBER     the one that goes, of the members given, or slot=N\n"
+            "  --new MEMBER        the one that comes\n"
+            "  --force             overwrite what it carries\n" CHANGE_HELP,
+    .run = run_replace,
 };

@@ -10,9 +10,9 @@
 #include "cli/cli.h"
 
 static const struct command *const commands[] = {
-    &command_examine, &command_detail,  &command_read,   &command_write,
-    &command_scrub,   &command_rebuild, &command_create, &command_add,
-    &command_fail,    &command_remove,  &command_undo,
+    &command_examine, &command_detail,  &command_read,    &command_write,
+    &command_scrub,   &command_rebuild, &command_create,  &command_add,
+    &command_fail,    &command_remove,  &command_replace, &command_undo,
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };

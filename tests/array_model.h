@@ -32,7 +32,7 @@ struct model {
     bool *unreadable; /* by sector of the volume */
     bool *in_doubt;
     bool done;
-    uint32_t notices[4]; /* by kind, of the engine's life */
+    uint32_t notices[5]; /* by kind, of the engine's life */
 };
 
 static uint8_t model_log[256];

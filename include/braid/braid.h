@@ -258,13 +258,16 @@ enum braid_change {
     BRAID_ADD,    /* `member` joins as a spare */
     BRAID_FAIL,   /* `member`, or "slot=N", is failed: it isn't used any more */
     BRAID_REMOVE, /* `member`, a spare or a failed one, leaves; a spare's superblock is cleared */
+    BRAID_REPLACE, /* `new_member` is to take the place of `member`, or "slot=N", which is in sync and
+                    * stays until braid_rebuild() has filled the newcomer */
 };
 
 struct braid_change_options {
     enum braid_change change;
-    const char *member;         /* as above; for BRAID_FAIL and BRAID_REMOVE one of the array's */
-    bool force;                 /* BRAID_ADD: overwrite what the new member carries */
-    bool dry_run;               /* say what would be written, and write nothing */
+    const char *member;     /* as above; for BRAID_FAIL and BRAID_REMOVE one of the array's */
+    const char *new_member; /* BRAID_REPLACE */
+    bool force;             /* BRAID_ADD, BRAID_REPLACE: overwrite what the new member carries */
+    bool dry_run;           /* say what would be written, and write nothing */
     const char *undo_directory; /* as for braid_create() */
 };
 

@@ -74,6 +74,9 @@ static void notice(void *context, const struct engine_notice *what)
                        name, (unsigned long long)what->member_sector,
                        (unsigned long long)(what->member_sector + what->sectors - 1));
         break;
+    case ENGINE_MEMBER_REPLACED:
+        (void)snprintf(text, sizeof text, "%s: replaced; it isn't used any more", name);
+        break;
     case ENGINE_ARRAY_FAILED:
         (void)snprintf(text, sizeof text,
                        "without %s the array has lost too much: nothing is written any more", name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* change_members.c - add, fail and remove on an array that nobody uses: new superblocks for all
+/* change_members.c - add, fail, remove and replace on an array that nobody uses: new superblocks for all
  * members that are up to date.
  *
  *   assemble, reading -> let go -> hold each alone, read again: is it as it was? -> new superblocks
@@ -115,7 +115,30 @@ static int check_remove(const struct array_member *subject, struct braid_error *
     return 0;
 }
 
+static int check_replace(const struct braid_array *array, const struct array_member *subject,
+                         struct braid_error *err)
+{
+    if (array->assembly->newest->version == MD_VERSION_0_90)
+        return error_set(err, -EOPNOTSUPP,
+                         "metadata 0.90 can't say that a member is being replaced; add a spare, "
+                         "fail the member, and rebuild");
+    if (subject->state != MD_MEMBER_IN_SYNC)
+        return error_set(err, -EINVAL, "%s isn't in sync, it is %s: add a spare and rebuild",
+                         array_member_name(subject), md_member_state_name(subject->state));
+    if (plan_check_sectors(array->geometry) == 0)
+        return error_set(err, -EINVAL, "%s has no redundancy, and md replaces no member of it",
+                         level_name(array->shape.level));
+    if (array->assembly->slot_replacement[subject->slot] != MD_MEMBER_NONE)
+        return error_set(err, -EINVAL, "%s is being replaced already", array_member_name(subject));
+    return 0;
+}
+
 /* ---- the parts ---- */
+
+static bool joins(const struct changing *changing)
+{
+    return changing->options->change == BRAID_ADD || changing->options->change == BRAID_REPLACE;
+}
 
 static int take_part(struct part *part, const struct array_member *member)
 {
@@ -146,8 +169,14 @@ static int assemble(struct changing *changing, const char *const *members, size_
             result = -EDOM;
         else if (options->change == BRAID_FAIL)
             result = check_fail(array, subject, err);
+        else if (options->change == BRAID_REPLACE)
+            result = check_replace(array, subject, err);
         else
             result = check_remove(subject, err);
+    }
+    if (result == 0 && options->change == BRAID_REPLACE) {
+        changing->subject_slot = subject->slot;
+        subject = NULL; /* it stays, until the newcomer has all that it has */
     }
     changing->parts = calloc(array->member_count, sizeof *changing->parts);
     if (result == 0 && changing->parts == NULL)
@@ -202,19 +231,20 @@ static int open_new(struct changing *changing, struct braid_error *err)
     struct part *subject = &changing->subject;
     char what[MEMBER_SIGNATURE_BYTES];
 
-    int result = options->dry_run ? member_open(options->member, false, &subject->member, err)
-                                  : member_open_writable(options->member, &subject->member, err);
+    const char *name = options->change == BRAID_ADD ? options->member : options->new_member;
+    int result = options->dry_run ? member_open(name, false, &subject->member, err)
+                                  : member_open_writable(name, &subject->member, err);
     if (result < 0)
         return result;
-    subject->name = strdup(options->member);
+    subject->name = strdup(name);
     const int found = member_signature(subject->member, what);
     if (found < 0 || subject->name == NULL)
-        return error_set(err, found < 0 ? found : -ENOMEM, "%s: cannot be looked at: %s",
-                         options->member, strerror(found < 0 ? -found : ENOMEM));
+        return error_set(err, found < 0 ? found : -ENOMEM, "%s: cannot be looked at: %s", name,
+                         strerror(found < 0 ? -found : ENOMEM));
     if (found > 0 && !options->force)
         return error_set(err, -EEXIST,
                          "%s: carries something: %s; nothing was written (--force overwrites it)",
-                         options->member, what);
+                         name, what);
     return 0;
 }
 
@@ -244,15 +274,17 @@ static int update(struct changing *changing, struct md_super *const *supers,
     uuid_t uuid;
 
     switch (changing->options->change) {
-    case BRAID_ADD: {
+    case BRAID_ADD:
+    case BRAID_REPLACE: {
         uuid_generate(uuid);
-        const int result =
-            md_add_spare(supers, changing->count, subject->member->length_bytes / 512, uuid, time_s,
-                         &subject->super, err);
+        int result = md_add_spare(supers, changing->count, subject->member->length_bytes / 512,
+                                  uuid, time_s, &subject->super, err);
         if (result == -EINVAL)
             error_prefix(err, subject->name);
         changing->subject_number = subject->super.device_number;
-        changing->subject_slot = MD_SLOT_NONE;
+        if (result == 0 && changing->options->change == BRAID_REPLACE)
+            result = md_start_replacing(supers, changing->count, &subject->super,
+                                        changing->subject_slot);
         return result;
     }
     case BRAID_FAIL:
@@ -287,8 +319,8 @@ static int plan_writes(struct changing *changing, struct braid_error *err)
     free(supers);
     /* The newcomer first: that the others know of it and it doesn't would be worse than the
      * reverse. */
-    if (result == 0 && changing->options->change == BRAID_ADD)
-        result = add_super(changing, subject, "superblock of the spare", err);
+    if (result == 0 && joins(changing))
+        result = add_super(changing, subject, "superblock of the newcomer", err);
     for (uint32_t i = 0; i < changing->count && result == 0; i++)
         result = add_super(changing, &changing->parts[i], "superblock", err);
     /* A spare that left must not come back by itself; a failed member's events tell of it. */
@@ -299,16 +331,21 @@ static int plan_writes(struct changing *changing, struct braid_error *err)
     return result;
 }
 
+static const char *const change_names[] = {
+    [BRAID_ADD] = "add",
+    [BRAID_FAIL] = "fail",
+    [BRAID_REMOVE] = "remove",
+    [BRAID_REPLACE] = "replace",
+};
+
 static json_t *report(const struct changing *changing)
 {
-    static const char *const names[] = {
-        [BRAID_ADD] = "add", [BRAID_FAIL] = "fail", [BRAID_REMOVE] = "remove"};
     const struct md_super *super = &changing->parts[0].super;
 
     return json_pack(
         "{s:s, s:s, s:b, s:o, s:o, s:o, s:I, s:o, s:o, s:o}", "schema", "braid.change.1", "change",
-        names[changing->options->change], "dry_run", changing->options->dry_run, "array_uuid",
-        facts_uuid(super->array_uuid), "events", facts_count(super->events), "member",
+        change_names[changing->options->change], "dry_run", changing->options->dry_run,
+        "array_uuid", facts_uuid(super->array_uuid), "events", facts_count(super->events), "member",
         facts_text(changing->subject.name), "device_number", (json_int_t)changing->subject_number,
         "slot",
         changing->subject_slot != MD_SLOT_NONE ? json_integer(changing->subject_slot) : json_null(),
@@ -326,7 +363,7 @@ static int carry_out(struct changing *changing, const char *const *members, size
     int result = assemble(changing, members, count, err);
     for (uint32_t i = 0; i < changing->count && result == 0; i++)
         result = hold(&changing->parts[i], options->dry_run, err);
-    if (result == 0 && options->change == BRAID_ADD)
+    if (result == 0 && joins(changing))
         result = open_new(changing, err);
     if (result == 0 && holds_subject && changing->subject.state == MD_MEMBER_SPARE)
         result = hold(&changing->subject, options->dry_run, err);
@@ -344,12 +381,15 @@ static int carry_out(struct changing *changing, const char *const *members, size
 int braid_change(const char *const *members, size_t count,
                  const struct braid_change_options *options, char **json, struct braid_error *error)
 {
-    static const char *const names[] = {
-        [BRAID_ADD] = "add", [BRAID_FAIL] = "fail", [BRAID_REMOVE] = "remove"};
-    struct changing changing = {.options = options, .change = {.command = names[options->change]}};
+    struct changing changing = {.options = options,
+                                .subject_slot = MD_SLOT_NONE,
+                                .change = {.command = change_names[options->change]}};
 
+    if (options->change == BRAID_REPLACE && options->new_member == NULL)
+        return error_set(error, -EDOM, "it isn't said which member is to take its place");
     if (options->member == NULL)
-        return error_set(error, -EDOM, "it isn't said which member to %s", names[options->change]);
+        return error_set(error, -EDOM, "it isn't said which member to %s",
+                         change_names[options->change]);
     const int result = carry_out(&changing, members, count, json, error);
     changing_clear(&changing);
     return result;

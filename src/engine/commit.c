@@ -71,8 +71,11 @@ static void compose(const struct committer *committer, struct commit_member *mem
             md_note_member(super, other->device_number, slot, in_sync);
     }
     md_note_state(super, active, shared->resync_checkpoint);
-    if (engine->slot_of_member[index] != MD_SLOT_NONE)
+    const uint32_t slot = engine->slot_of_member[index];
+    if (slot != MD_SLOT_NONE)
         md_note_recovery(super, shared->checkpoint[index]);
+    if (slot != MD_SLOT_NONE && shared_twin(shared, slot, index) == UINT32_MAX)
+        super->feature_map &= ~(uint32_t)MD_FEATURE_REPLACEMENT; /* there is nobody to replace */
     md_note_update(super, committer->events, time_s(&engine->options));
     md_super_encode(super, member->bytes);
 }

@@ -30,10 +30,11 @@ struct engine;
 
 /* Something that happened to a member while it was used. */
 enum engine_notice_kind {
-    ENGINE_MEMBER_FAILED, /* it is not used any more */
-    ENGINE_RANGE_BAD,     /* these sectors of it can't be read; the rest is used on */
-    ENGINE_RANGE_MENDED,  /* they could not, were computed from the rest, and written again */
-    ENGINE_ARRAY_FAILED,  /* more is lost than the level bears: nothing is written any more */
+    ENGINE_MEMBER_FAILED,   /* it is not used any more */
+    ENGINE_RANGE_BAD,       /* these sectors of it can't be read; the rest is used on */
+    ENGINE_RANGE_MENDED,    /* they could not, were computed from the rest, and written again */
+    ENGINE_MEMBER_REPLACED, /* another has all that it had, and its place: it is not used any more */
+    ENGINE_ARRAY_FAILED,    /* more is lost than the level bears: nothing is written any more */
 };
 
 struct engine_notice {
@@ -140,7 +141,8 @@ enum engine_sweep_kind {
     ENGINE_REPAIR,
     /* Where parity or copies aren't trusted, make them agree, as above but believing the data. */
     ENGINE_RESYNC,
-    /* Give a member what its slot should hold (sectors of the members). */
+    /* Give a member what its slot should hold (sectors of the members).  Then the other member of
+     * the slot, if there is one, is left out. */
     ENGINE_REBUILD,
 };
 

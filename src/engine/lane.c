@@ -242,13 +242,9 @@ void lane_notify(struct lane *lane, const struct engine_notice *notice)
         options->notice(options->context, notice);
 }
 
-void lane_member_failed(struct lane *lane, uint32_t io_member, int error)
+static void leave_out(struct lane *lane, struct engine_notice notice)
 {
-    struct engine_notice notice = {
-        .kind = ENGINE_MEMBER_FAILED,
-        .io_member = io_member,
-        .error = error,
-    };
+    const uint32_t io_member = notice.io_member;
 
     switch (shared_fail_member(&lane->engine->shared, io_member)) {
     case FAILURE_KNOWN:
@@ -264,6 +260,17 @@ void lane_member_failed(struct lane *lane, uint32_t io_member, int error)
         lanes_wake_waiting(lane->engine);
         return;
     }
+}
+
+void lane_member_failed(struct lane *lane, uint32_t io_member, int error)
+{
+    leave_out(lane, (struct engine_notice){
+                        .kind = ENGINE_MEMBER_FAILED, .io_member = io_member, .error = error});
+}
+
+void lane_member_replaced(struct lane *lane, uint32_t io_member)
+{
+    leave_out(lane, (struct engine_notice){.kind = ENGINE_MEMBER_REPLACED, .io_member = io_member});
 }
 
 bool error_is_member_wide(int error)

@@ -198,6 +198,16 @@ void shared_bad_remove(struct shared *shared, uint32_t io_member, uint64_t start
     change_end(shared);
 }
 
+uint32_t shared_twin(const struct shared *shared, uint32_t slot, uint32_t io_member)
+{
+    for (uint32_t i = 0; i < shared->slots[slot].candidate_count; i++) {
+        const uint32_t twin = shared->slots[slot].candidates[i].io_member;
+        if (twin != io_member && !shared->failed[twin])
+            return twin;
+    }
+    return UINT32_MAX;
+}
+
 uint64_t shared_in_sync(const struct shared *shared, uint32_t io_member)
 {
     return candidate_of(shared, io_member)->in_sync_sectors;

@@ -34,13 +34,17 @@ enum failure {
     FAILURE_FATAL, /* now the array takes no writes any more */
 };
 
-/* A member isn't used any more. */
+/* A member isn't used any more: it failed, or was replaced. */
 enum failure shared_fail_member(struct shared *shared, uint32_t io_member);
 bool shared_has_failed(struct shared *shared, uint32_t io_member);
 
 /* Member sectors that can't be read, and those that can again.  Adding returns 0 or -ENOSPC. */
 int shared_bad_add(struct shared *shared, uint32_t io_member, uint64_t start, uint64_t end);
 void shared_bad_remove(struct shared *shared, uint32_t io_member, uint64_t start, uint64_t end);
+
+/* Another member of its slot that is used, or UINT32_MAX; between shared_plan_begin() and
+ * shared_plan_end(). */
+uint32_t shared_twin(const struct shared *shared, uint32_t slot, uint32_t io_member);
 
 /* How far the member is in sync; between shared_plan_begin() and shared_plan_end(). */
 uint64_t shared_in_sync(const struct shared *shared, uint32_t io_member);

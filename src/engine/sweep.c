@@ -40,18 +40,38 @@ static void finish(struct task *task, int result)
 
 /* ---- checkpoints ---- */
 
+static void all_durable(struct task *task)
+{
+    finish(task, task->round_failed ? -EIO : 0);
+}
+
+/* The member is in sync, and whoever was there before it goes. */
 static void in_sync_durable(struct task *task)
 {
-    struct engine_sweep *sweep = task->sweep;
-    struct shared *shared = &task->lane->engine->shared;
-    int result = task->round_failed ? -EIO : 0;
+    const struct engine_sweep *sweep = task->sweep;
+    struct engine *engine = task->lane->engine;
+    struct shared *shared = &engine->shared;
 
-    if (sweep->kind == ENGINE_REBUILD && result == 0) {
-        shared_rebuilt(shared, sweep->io_member, UINT64_MAX);
-        if (shared_has_failed(shared, sweep->io_member))
-            result = -EIO;
+    if (sweep->kind == ENGINE_RESYNC || task->round_failed) {
+        all_durable(task);
+        return;
     }
-    finish(task, result);
+    shared_rebuilt(shared, sweep->io_member, UINT64_MAX);
+    shared_plan_begin(shared);
+    const bool failed = shared->failed[sweep->io_member];
+    const uint32_t twin =
+        shared_twin(shared, engine->slot_of_member[sweep->io_member], sweep->io_member);
+    shared_plan_end(shared);
+    if (failed) {
+        finish(task, -EIO);
+        return;
+    }
+    if (twin != UINT32_MAX)
+        lane_member_replaced(task->lane, twin);
+    shared_plan_begin(shared);
+    const uint64_t round = shared->failure_round;
+    shared_plan_end(shared);
+    task_await_round(task, round, all_durable);
 }
 
 static void checkpoint_flushed(struct engine_flush *flush, int result)

@@ -28,6 +28,8 @@ void task_free(struct task *task);
 
 /* A member has failed, as an I/O of the lane tells. */
 void lane_member_failed(struct lane *lane, uint32_t io_member, int error);
+/* Another member has taken its place. */
+void lane_member_replaced(struct lane *lane, uint32_t io_member);
 /* Errors that say something of the member as a whole: it is gone, shorter, or hangs. */
 bool error_is_member_wide(int error);
 /* Reads of the batch failed: make less usable, or look closer.  Under ownership, with `mend`:

@@ -523,7 +523,7 @@ static void written(struct task *task)
         shared_plan_begin(shared);
         for (uint32_t i = task->first_work; i < task->behind_work; i++)
             if (task->works[i].result == 0)
-                task->works[i].result = judge(task, &task->works[i]);
+                task->works[i].result = shared->array_failed ? -EIO : judge(task, &task->works[i]);
         task->awaited_round = shared->failure_round;
         shared_plan_end(shared);
     }
@@ -588,8 +588,10 @@ static void plan_writes(struct task *task)
         struct unit_work *work = &task->works[i];
         if (work->result < 0)
             continue;
-        const int result =
-            engine->units.parity ? plan_rows(task, work) : gather_copies(engine, task, work);
+        int result = -EIO; /* the array takes no writes any more */
+        if (!shared->array_failed)
+            result =
+                engine->units.parity ? plan_rows(task, work) : gather_copies(engine, task, work);
         if (result == -ENOSPC)
             break;
         if (result == 0 && engine->units.parity)

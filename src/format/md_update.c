@@ -216,6 +216,19 @@ int md_add_spare(struct md_super *const *supers, uint32_t count, uint64_t member
     return 0;
 }
 
+int md_start_replacing(struct md_super *const *supers, uint32_t count, struct md_super *spare,
+                       uint32_t slot)
+{
+    if (spare->version == MD_VERSION_0_90)
+        return -EINVAL;
+    for (uint32_t i = 0; i < count; i++)
+        supers[i]->roles[spare->device_number] = (uint16_t)slot;
+    spare->roles[spare->device_number] = (uint16_t)slot;
+    spare->feature_map |= MD_FEATURE_REPLACEMENT | MD_FEATURE_RECOVERY_OFFSET;
+    spare->recovery_offset = 0;
+    return 0;
+}
+
 void md_remove(struct md_super *const *supers, uint32_t count, uint32_t device_number,
                uint64_t time_s)
 {

@@ -26,6 +26,11 @@ int md_add_spare(struct md_super *const *supers, uint32_t count, uint64_t member
                  const uint8_t device_uuid[16], uint64_t time_s, struct md_super *spare,
                  struct braid_error *err);
 
+/* A spare that was just added takes its place beside the member in `slot`, and is to be filled:
+ * supers of all members, the spare's among them.  v1 alone can say that: -EINVAL otherwise. */
+int md_start_replacing(struct md_super *const *supers, uint32_t count, struct md_super *spare,
+                       uint32_t slot);
+
 /* A member that isn't active (a spare, or a failed one) leaves the table. */
 void md_remove(struct md_super *const *supers, uint32_t count, uint32_t device_number,
                uint64_t time_s);

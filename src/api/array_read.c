@@ -143,40 +143,47 @@ static void note_absent(const struct braid_array *array, struct engine_super *su
     }
 }
 
-/* The superblocks that are to be kept up to date; NULL without memory, or with *err. */
-static struct engine_super *make_supers(struct braid_array *array, struct braid_error *err)
+/* A member's superblock, as it stands there. */
+static int take_super(const struct array_member *from, struct engine_super *super,
+                      struct braid_error *err)
+{
+    const struct member *member = from->probe.member;
+
+    super->present = true;
+    super->super = *array_member_super(from);
+    super->block_bytes = MAX(member->block_bytes, 512U);
+    const int result =
+        member_read(member, super->bytes, MD_SUPER_BYTES, super->super.super_sector * 512);
+    return result < 0 ? error_set(err, result, "%s: its superblock cannot be read: %s",
+                                  member->name, strerror(-result))
+                      : 0;
+}
+
+/* The superblocks that are to be kept up to date, for free(). */
+static int make_supers(struct braid_array *array, struct engine_super **out,
+                       struct braid_error *err)
 {
     struct engine_super *supers = calloc(array->member_count, sizeof *supers);
     struct md_super **list = calloc(array->member_count, sizeof(struct md_super *));
+    int result = 0;
 
-    for (uint32_t i = 0; i < array->member_count && supers != NULL && list != NULL; i++) {
-        const struct member *member = array->members[i].probe.member;
-        supers[i] = (struct engine_super){
-            .present = true,
-            .super = *array_member_super(&array->members[i]),
-            .block_bytes = MAX(member->block_bytes, 512U),
-        };
-        list[i] = &supers[i].super;
-        if (member_read(member, supers[i].bytes, MD_SUPER_BYTES,
-                        supers[i].super.super_sector * 512) < 0) {
-            (void)error_set(err, -EIO, "%s: its superblock cannot be read", member->name);
-            free(list);
-            free(supers);
-            return NULL;
-        }
-    }
+    *out = supers;
     if (supers == NULL || list == NULL) {
-        (void)error_set(err, -ENOMEM, "no memory");
-        free(supers);
-        supers = NULL;
-    } else {
+        free(list);
+        return error_set(err, -ENOMEM, "no memory");
+    }
+    for (uint32_t i = 0; i < array->member_count && result == 0; i++) {
+        result = take_super(&array->members[i], &supers[i], err);
+        list[i] = &supers[i].super;
+    }
+    if (result == 0) {
         array_agree(list, array->member_count, array->assembly->newest);
         note_absent(array, supers);
-        if (array->options.rebuild)
-            seat_spares(array, supers);
     }
+    if (result == 0 && array->options.rebuild)
+        seat_spares(array, supers);
     free(list);
-    return supers;
+    return result;
 }
 
 static int start(struct braid_array *array, struct braid_error *err)
@@ -193,11 +200,9 @@ static int start(struct braid_array *array, struct braid_error *err)
     if (extents == NULL || data_offsets == NULL || array->slots == NULL)
         goto out;
     if (keeps_supers) {
-        supers = make_supers(array, err);
-        if (supers == NULL) {
-            result = -EIO;
+        result = make_supers(array, &supers, err);
+        if (result < 0)
             goto out;
-        }
     }
     for (uint32_t i = 0; i < count; i++) {
         const struct member *member = array->members[i].probe.member;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* test_allocation.c - memory that runs out, at each allocation in turn; and none taken while
- * reading.
+ * reading, writing, when a member fails, and while one is rebuilt.
  *
  * The linker hands our malloc, calloc, realloc, strdup, vasprintf and aligned_alloc to the
  * functions below; jansson is told to use them too. */
@@ -271,6 +271,120 @@ TEST(reading_allocates_nothing)
     CHECK_EQ(ftruncate(fds[1], MEMBER_BYTES), 0);
 }
 
+/* A clean RAID 5 of the first three, the last one a spare; what they carried is gone. */
+static int create_writable(void)
+{
+    char directory[] = "/tmp/braid-allocation-XXXXXX";
+    const char *spare = members[MEMBERS - 1];
+    struct braid_create_options options;
+    struct braid_error error;
+    char *json;
+
+    braid_create_options_init(&options);
+    options.level = "5";
+    options.chunk_bytes = 65536;
+    options.force = true;
+    options.assume_clean = true;
+    options.spares = &spare;
+    options.spare_count = 1;
+    options.undo_directory = mkdtemp(directory);
+    for (uint32_t i = 0; i < MEMBERS; i++)
+        if (ftruncate(fds[i], 0) < 0 || ftruncate(fds[i], MEMBER_BYTES) < 0)
+            abort();
+    const int result = braid_create(members, MEMBERS - 1, &options, &json, &error);
+    if (result == 0)
+        braid_free(json);
+    return result;
+}
+
+static int try_open_writable(struct braid_error *error)
+{
+    struct braid_options options;
+    struct braid_array *array;
+
+    braid_options_init(&options);
+    options.writable = true;
+    const int result = braid_open(members, MEMBERS, &options, &array, error);
+    if (result == 0)
+        braid_close(array);
+    return result;
+}
+
+TEST(opening_for_writing)
+{
+    CHECK_EQ(create_writable(), 0);
+    fail_each(try_open_writable, 20);
+}
+
+static bool go_on(void *context, enum braid_rebuild_kind kind, const char *member, uint64_t done,
+                  uint64_t total)
+{
+    (void)context;
+    (void)kind;
+    (void)member;
+    (void)done;
+    (void)total;
+    return true;
+}
+
+static void ignore_lost(void *context, const char *member, uint64_t offset, uint64_t bytes)
+{
+    (void)context;
+    (void)member;
+    (void)offset;
+    (void)bytes;
+}
+
+/* Whole, in part of a sector, across stripes; zeros; flushed now and then. */
+static void write_some(struct braid_array *array, uint64_t seed)
+{
+    static uint8_t buffer[300000];
+
+    memset(buffer, (int)seed, sizeof buffer);
+    for (uint64_t i = 0; i < 12; i++) {
+        const uint64_t offset =
+            (i * 7919 * 131 + seed * 4099) % (braid_size(array) - sizeof buffer);
+        CHECK_EQ(braid_write(array, buffer, sizeof buffer - i * 20000, offset), 0);
+        CHECK_EQ(braid_write(array, NULL, 131072, offset), 0);
+        CHECK_EQ(braid_read(array, buffer, 4096, offset), 0);
+        if (i % 4 == 0)
+            CHECK_EQ(braid_flush(array), 0);
+    }
+}
+
+TEST(writing_failing_and_rebuilding_allocate_nothing)
+{
+    static const struct braid_rebuild_calls rebuild = {go_on, ignore_lost, NULL};
+    static const struct braid_scrub_calls scrub = {ignore_mismatch, ignore_unchecked, NULL};
+    struct braid_options options;
+    struct braid_array *array;
+    struct braid_error error;
+
+    CHECK_EQ(create_writable(), 0);
+    braid_options_init(&options);
+    options.writable = true;
+    CHECK_EQ(braid_open(members, MEMBERS, &options, &array, &error), 0);
+    long before = atomic_load(&taken);
+    write_some(array, 1);
+    CHECK_EQ(braid_scrub(array, 0, braid_scrub_size(array), true, &scrub), 0);
+    CHECK_EQ(ftruncate(fds[1], 1 << 20), 0); /* it fails with the next that concerns it */
+    write_some(array, 2);
+    CHECK_EQ(braid_stop(array), 0);
+    CHECK_EQ(atomic_load(&taken), before);
+    braid_close(array);
+
+    const char *left[] = {members[0], members[2], members[3]};
+    options.rebuild = true;
+    CHECK_EQ(braid_open(left, 3, &options, &array, &error), 0);
+    before = atomic_load(&taken);
+    CHECK_EQ(braid_rebuild(array, &rebuild), 0);
+    write_some(array, 3);
+    CHECK_EQ(braid_stop(array), 0);
+    CHECK_EQ(atomic_load(&taken), before);
+    braid_close(array);
+    CHECK_EQ(ftruncate(fds[1], MEMBER_BYTES), 0);
+}
+
 static void run_all(void)
 {
     make_members();
@@ -280,6 +394,8 @@ static void run_all(void)
     RUN(examine)
     RUN(create)
     RUN(reading_allocates_nothing)
+    RUN(opening_for_writing)
+    RUN(writing_failing_and_rebuilding_allocate_nothing)
 }
 
 TEST_MAIN(run_all();)

@@ -84,6 +84,9 @@ void open_options_free(struct open_options *options);
  * saying so. */
 bool open_option(struct open_options *options, int option, const char *argument);
 
+/* The value of --speed-max.  Returns false for one that can't be read, after saying so. */
+bool speed_option(const char *argument, uint64_t *bytes_per_s);
+
 /* Print an error to stderr, "braid: " in front of it. */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Point to the help, after complaining.  Returns EXIT_USAGE. */

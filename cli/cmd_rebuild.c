@@ -11,6 +11,7 @@ enum {
     OPTION_FORCE = OPTION_COMMAND,
     OPTION_QUIET,
     OPTION_JSON,
+    OPTION_SPEED,
 };
 
 /* What has been done about one member, or about all in a resync. */
@@ -18,6 +19,7 @@ struct rebuilding {
     struct open_options open;
     bool quiet;
     bool as_json;
+    uint64_t bytes_per_s_max;
     struct progress progress;
     bool started;
     enum braid_rebuild_kind kind;
@@ -110,7 +112,8 @@ static void report(const struct rebuilding *rebuilding, bool whole)
 
 static int rebuild(struct rebuilding *rebuilding, struct braid_array *array)
 {
-    const struct braid_rebuild_calls calls = {on_progress, on_lost, rebuilding};
+    const struct braid_rebuild_calls calls = {on_progress, on_lost, rebuilding,
+                                              rebuilding->bytes_per_s_max};
 
     const int result = braid_rebuild(array, &calls);
     progress_clear(&rebuilding->progress);
@@ -130,11 +133,12 @@ static int rebuild(struct rebuilding *rebuilding, struct braid_array *array)
 static bool parse(struct rebuilding *rebuilding, int argc, char **argv)
 {
     static const struct option options[] = {
-        {"force", no_argument, NULL, OPTION_FORCE},
-        {"json",  no_argument, NULL, OPTION_JSON },
-        {"quiet", no_argument, NULL, OPTION_QUIET},
+        {"force",     no_argument,       NULL, OPTION_FORCE},
+        {"json",      no_argument,       NULL, OPTION_JSON },
+        {"quiet",     no_argument,       NULL, OPTION_QUIET},
+        {"speed-max", required_argument, NULL, OPTION_SPEED},
         OPEN_LONG_OPTIONS,
-        {NULL,    0,           NULL, 0           },
+        {NULL,        0,                 NULL, 0           },
     };
     int option;
 
@@ -145,7 +149,9 @@ static bool parse(struct rebuilding *rebuilding, int argc, char **argv)
             rebuilding->as_json = true;
         else if (option == OPTION_QUIET)
             rebuilding->quiet = true;
-        else if (!open_option(&rebuilding->open, option, optarg))
+        else if (option == OPTION_SPEED && !speed_option(optarg, &rebuilding->bytes_per_s_max))
+            return false;
+        else if (option != OPTION_SPEED && !open_option(&rebuilding->open, option, optarg))
             return false;
     }
     if (optind == argc) {
@@ -199,6 +205,7 @@ const struct command command_rebuild = {
             "  --force             go on though the array was degraded and not stopped cleanly,\n"
             "                      so that part of what is rebuilt is in doubt\n"
             "  --json              one JSON object (docs/schema/rebuild.schema.json)\n"
+            "  --speed-max SIZE    at most so many bytes of each member a second (10M)\n"
             "  --quiet             no progress\n" OPEN_HELP "\n"
             "exit codes: 0 whole as far as there are members for it, 1 failed, 2 usage, 6 refused\n"
             "(somebody uses a member, data is in doubt), 130 interrupted\n",

@@ -13,6 +13,7 @@ enum {
     OPTION_QUIET,
     OPTION_REPAIR,
     OPTION_FORCE,
+    OPTION_SPEED,
     STEP_BYTES = 16 << 20, /* between two looks at the clock */
     SHOWN_MAX = 20,        /* mismatches that people get to see */
     LISTED_MAX = 10000,    /* that a program does */
@@ -23,6 +24,7 @@ struct scrubbing {
     bool as_json;
     bool quiet;
     bool repair;
+    uint64_t bytes_per_s_max;
     struct progress progress;
     json_t *warnings;
     bool opened;      /* what is warned of from now on was found by scrubbing */
@@ -119,12 +121,16 @@ static void on_unchecked(void *context, uint64_t array_bytes)
 static uint64_t scrub_all(struct scrubbing *scrubbing, struct braid_array *array)
 {
     const uint64_t size = braid_scrub_size(array);
-    const struct braid_scrub_calls calls = {on_mismatch, on_unchecked, scrubbing};
+    const struct braid_scrub_calls calls = {on_mismatch, on_unchecked, scrubbing,
+                                            scrubbing->bytes_per_s_max};
+    /* A step takes a second at most, so that an interrupt is soon seen. */
+    const uint64_t rate = scrubbing->bytes_per_s_max / 512 * 512;
+    const uint64_t step = rate != 0 && rate < STEP_BYTES ? rate : STEP_BYTES;
     uint64_t done = 0;
 
     progress_start(&scrubbing->progress, scrubbing->quiet, size);
     while (done < size && !interrupted()) {
-        const uint64_t bytes = size - done < STEP_BYTES ? size - done : STEP_BYTES;
+        const uint64_t bytes = size - done < step ? size - done : step;
         (void)braid_scrub(array, done, bytes, scrubbing->repair, &calls); /* the range is right */
         done += bytes;
         progress_show(&scrubbing->progress, done);
@@ -208,12 +214,13 @@ static int scrub(struct scrubbing *scrubbing, struct braid_array *array)
 static bool parse(struct scrubbing *scrubbing, int argc, char **argv)
 {
     static const struct option options[] = {
-        {"json",   no_argument, NULL, OPTION_JSON  },
-        {"quiet",  no_argument, NULL, OPTION_QUIET },
-        {"repair", no_argument, NULL, OPTION_REPAIR},
-        {"force",  no_argument, NULL, OPTION_FORCE },
+        {"json",      no_argument,       NULL, OPTION_JSON  },
+        {"quiet",     no_argument,       NULL, OPTION_QUIET },
+        {"repair",    no_argument,       NULL, OPTION_REPAIR},
+        {"force",     no_argument,       NULL, OPTION_FORCE },
+        {"speed-max", required_argument, NULL, OPTION_SPEED },
         OPEN_LONG_OPTIONS,
-        {NULL,     0,           NULL, 0            },
+        {NULL,        0,                 NULL, 0            },
     };
     int option;
 
@@ -226,7 +233,9 @@ static bool parse(struct scrubbing *scrubbing, int argc, char **argv)
             scrubbing->repair = scrubbing->open.braid.writable = true;
         else if (option == OPTION_FORCE)
             scrubbing->open.braid.force = true;
-        else if (!open_option(&scrubbing->open, option, optarg))
+        else if (option == OPTION_SPEED && !speed_option(optarg, &scrubbing->bytes_per_s_max))
+            return false;
+        else if (option != OPTION_SPEED && !open_option(&scrubbing->open, option, optarg))
             return false;
     }
     if (optind == argc) {

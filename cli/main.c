@@ -93,6 +93,16 @@ bool open_option(struct open_options *options, int option, const char *argument)
     }
 }
 
+bool speed_option(const char *argument, uint64_t *bytes_per_s)
+{
+    if (braid_parse_size(argument, bytes_per_s) == 0 && *bytes_per_s >= 4096)
+        return true;
+    complain("--speed-max %s: expected bytes a second, with K, M, G or T behind the number, 4K at "
+             "least",
+             argument);
+    return false;
+}
+
 static void print_help(FILE *out)
 {
     (void)fprintf(out, "braid - software RAID in user space\n\n"

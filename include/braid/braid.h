@@ -145,6 +145,7 @@ struct braid_rebuild_calls {
     /* These bytes of the member could not be rebuilt: too much is unreadable there. */
     void (*lost)(void *context, const char *member, uint64_t offset, uint64_t bytes);
     void *context;
+    uint64_t bytes_per_s_max; /* of each member; 0: as fast as it goes */
 };
 
 /* Make the array whole: resync it, and rebuild its members onto the spares that braid_open() has
@@ -190,6 +191,7 @@ struct braid_scrub_calls {
      * not be read there. */
     void (*unchecked)(void *context, uint64_t array_bytes);
     void *context;
+    uint64_t bytes_per_s_max; /* of braid_scrub_size(); 0: as fast as it goes */
 };
 
 /* How much there is to scrub: bytes of each member (RAID 4/5/6) or of the array (mirrors); 0 for

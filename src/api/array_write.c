@@ -177,6 +177,7 @@ static int run_sweep(struct braid_array *array, const struct braid_rebuild_calls
     struct rebuild rebuild = {
         .sweep = {.kind = kind,
                   .io_member = io_member,
+                  .bytes_per_s_max = calls->bytes_per_s_max,
                   .unchecked = on_lost,
                   .progress = on_progress,
                   .done = on_done},

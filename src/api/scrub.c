@@ -97,6 +97,7 @@ int braid_scrub(struct braid_array *array, uint64_t offset, uint64_t bytes, bool
         .sweep = {.kind = repair ? ENGINE_REPAIR : ENGINE_CHECK,
                   .sector = offset / 512,
                   .sectors = bytes / 512,
+                  .bytes_per_s_max = calls->bytes_per_s_max,
                   .mismatch = on_mismatch,
                   .unchecked = on_unchecked,
                   .done = on_done},

@@ -93,6 +93,10 @@ static void checkpoint_flushed(struct engine_flush *flush, int result)
         return;
     }
     lane_want_commit(task->lane);
+    if (sweep->cancel) {
+        finish(task, -ECANCELED);
+        return;
+    }
     task->checkpoint_ns = io_now(task->lane->io);
     task_yield(task, next_window);
 }
@@ -342,8 +346,8 @@ static void next_window(struct task *task)
     const struct engine_sweep *sweep = task->sweep;
     const uint64_t now_ns = io_now(io);
 
-    if (moves_on(sweep) &&
-        (task->window_start == sweep->sectors || now_ns >= task->checkpoint_ns + CHECKPOINT_NS)) {
+    if (moves_on(sweep) && (task->window_start == sweep->sectors || sweep->cancel ||
+                            now_ns >= task->checkpoint_ns + CHECKPOINT_NS)) {
         checkpoint(task);
         return;
     }

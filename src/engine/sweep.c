@@ -74,6 +74,16 @@ static void in_sync_durable(struct task *task)
     task_await_round(task, round, all_durable);
 }
 
+/* How far superblocks say that it is: the kernel goes on from there in pages, and by chunks, and
+ * reads behind the end of its members if that isn't a multiple of them. */
+static uint64_t checkpoint_sector(const struct task *task)
+{
+    const uint64_t sector = task->sweep->sector + task->window_start;
+    const uint64_t align = MAX(task->lane->engine->options.geometry->chunk_sectors, 8U);
+
+    return sector / align * align;
+}
+
 static void checkpoint_flushed(struct engine_flush *flush, int result)
 {
     struct task *task = CONTAINER_OF(flush, struct task, checkpoint_flush);
@@ -86,8 +96,8 @@ static void checkpoint_flushed(struct engine_flush *flush, int result)
         finish(task, result);
         return;
     }
-    const uint64_t round = shared_note_checkpoint(
-        shared, member, whole ? UINT64_MAX : sweep->sector + task->window_start);
+    const uint64_t round =
+        shared_note_checkpoint(shared, member, whole ? UINT64_MAX : checkpoint_sector(task));
     if (whole) {
         task_await_round(task, round, in_sync_durable);
         return;
@@ -313,7 +323,10 @@ static void take_window(struct task *task)
     const struct engine *engine = task->lane->engine;
     const struct engine_sweep *sweep = task->sweep;
     const uint64_t at = sweep->sector + task->window_start;
-    const uint64_t limit = MIN(sweep->sectors - task->window_start, engine->sweep_sectors);
+    uint64_t limit = MIN(sweep->sectors - task->window_start, engine->sweep_sectors);
+
+    if (sweep->bytes_per_s_max != 0) /* some times a second, or it would come in bursts */
+        limit = MIN(limit, MAX(sweep->bytes_per_s_max / (4 * SECTOR_BYTES), (uint64_t)8));
 
     task->owned_sectors = sweep->kind == ENGINE_REBUILD && !engine->units.parity
                               ? own_copies(task, at, limit)

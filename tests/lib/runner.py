@@ -46,13 +46,13 @@ def environment(**changes):
     return env
 
 
-def run(*arguments, env=None, **options):
+def run(*arguments, env=None, timeout_s=TIMEOUT_S, **options):
     """Run any command and wait for it; options go to subprocess.run."""
     arguments = [str(a) for a in arguments]
     options.setdefault("stdin", subprocess.DEVNULL)
     options.setdefault("stdout", subprocess.PIPE)
     options.setdefault("stderr", subprocess.PIPE)
-    done = subprocess.run(arguments, env=env or environment(), timeout=TIMEOUT_S,
+    done = subprocess.run(arguments, env=env or environment(), timeout=timeout_s,
                           check=False, **options)
     return Result(arguments, done.returncode, done.stdout or b"",
                   (done.stderr or b"").decode("utf-8", "replace"))

@@ -21,6 +21,7 @@
 enum {
     THREADS_MIN = 2,
     THREADS_MAX = 16,
+    WRITE_DEPTH = 4, /* a large write goes on in so many places at a time */
 };
 
 const char *braid_version(void)
@@ -233,6 +234,7 @@ static int start(struct braid_array *array, struct braid_error *err)
                 .ios = &array->io,
                 .lane_count = 1,
                 .kernels = &parity_isal,
+                .depth = array->options.writable ? WRITE_DEPTH : 1, /* reads come one by one */
                 .io_timeout_ns = (uint64_t)array->options.io_timeout_ms * 1000000,
                 .writable = array->options.writable,
                 .supers = supers,

@@ -15,8 +15,8 @@
 enum {
     READ_WINDOW_SECTORS = 4 << 11, /* 4 MiB: what a read task reads at a time */
     SOURCE_SECTORS = 16 << 11,     /* for what a window reads besides itself */
-    PIECES_MAX = 4096,
-    SOURCES_MIN = 8192,
+    PIECES_MAX = 1024,
+    SOURCES_MAX = 2048,          /* but for arrays with more slots than that */
     PIECE_SECTORS_MAX = 1 << 11, /* 1 MiB */
     DEFAULT_DEPTH = 4,
     UNITS_PER_TASK_MAX = 64,
@@ -40,7 +40,7 @@ static void find_limits(struct engine *engine)
     engine->piece_sectors =
         MIN((uint64_t)PIECE_SECTORS_MAX, (uint64_t)SOURCE_SECTORS / g->slot_count);
     engine->pieces_max = (uint32_t)MIN((uint64_t)PIECES_MAX, MAX(rows, (uint64_t)16));
-    engine->sources_max = MAX((uint32_t)MIN((uint64_t)SOURCES_MIN, 2 * rows), 2 * g->slot_count);
+    engine->sources_max = MAX((uint32_t)MIN((uint64_t)SOURCES_MAX, 2 * rows), 2 * g->slot_count);
     engine->source_sectors_max = MIN((uint64_t)SOURCE_SECTORS, 2 * rows);
 
     /* The sources of a window may overshoot the budget by those of one piece. */
@@ -58,12 +58,14 @@ static void find_limits(struct engine *engine)
     const uint32_t data_count = engine->units.parity ? g->data_count : 1;
     engine->spans_max = data_count * (engine->units.sectors / 2 + 1);
 
-    /* As many transfers as a plan can ask for; looked at in small pieces, as many as its sectors
-     * make, and a part at each end. */
-    const uint32_t planned =
+    /* As many transfers as a plan can ask for, of reads or of writes; or, looked at in small
+     * pieces, what a short stretch of every slot makes, with a part at each end. */
+    uint32_t planned =
         MAX(engine->pieces_max + engine->sources_max, 2 * engine->runs_max * g->slot_count);
-    engine->transfers_max =
-        planned * 3 + (uint32_t)((engine->scratch_sectors + READ_WINDOW_SECTORS) / 8);
+    engine->copies_max =
+        engine->units.parity ? 0 : 2 * geometry_copy_count(g) * engine->units.sectors;
+    planned = MAX(planned, engine->copies_max);
+    engine->transfers_max = planned + (FINE_WINDOW_SECTORS / 8 + 2) * (g->slot_count + 1);
 }
 
 static void find_slots(struct engine *engine)

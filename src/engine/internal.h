@@ -209,7 +209,8 @@ struct mend {
 
 enum {
     MENDS_MAX = 64,
-    TASK_CLAIMS = 256, /* units that a task owns at a time */
+    TASK_CLAIMS = 256,         /* units that a task owns at a time */
+    FINE_WINDOW_SECTORS = 128, /* of a window, or rows, that is looked at in small pieces */
 };
 
 struct task {
@@ -335,6 +336,7 @@ struct engine {
     uint32_t runs_max;
     uint32_t spans_max;
     uint32_t transfers_max;
+    uint32_t copies_max; /* transfers that a unit of a level without parity can make */
     uint32_t units_per_task;
 
     uint32_t lane_count;

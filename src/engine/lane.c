@@ -19,6 +19,7 @@
 #include "engine/shared.h"
 #include "engine/task.h"
 #include "util/compiler.h"
+#include "util/pages.h"
 
 enum { LANE_CLAIMS = 256 }; /* units that a lane's writes own or wait for */
 
@@ -594,7 +595,7 @@ static int create_task(struct lane *lane, struct task *task, struct list_node *h
     task->stripe.chunk_capacity = engine->runs_max * slot_count;
     task->stripe.runs = calloc(task->stripe.run_capacity, sizeof *task->stripe.runs);
     task->stripe.chunks = calloc(task->stripe.chunk_capacity, sizeof *task->stripe.chunks);
-    task->scratch = aligned_alloc(4096, engine->scratch_sectors * SECTOR_BYTES);
+    task->scratch = pages_allocate(engine->scratch_sectors * SECTOR_BYTES);
     if (home != NULL)
         list_append(home, &task->link);
     if (task->plan.pieces == NULL || task->plan.sources == NULL || task->source_buffers == NULL ||
@@ -609,7 +610,7 @@ static int create_task(struct lane *lane, struct task *task, struct list_node *h
                       batch_done);
 }
 
-static void destroy_task(struct task *task)
+static void destroy_task(const struct engine *engine, struct task *task)
 {
     batch_clear(&task->batch);
     free(task->plan.pieces);
@@ -619,7 +620,7 @@ static void destroy_task(struct task *task)
     free(task->works);
     free(task->stripe.runs);
     free(task->stripe.chunks);
-    free(task->scratch);
+    pages_free(task->scratch, engine->scratch_sectors * SECTOR_BYTES);
 }
 
 static int create_tasks(struct lane *lane)
@@ -677,7 +678,7 @@ int lane_create(struct lane *lane, struct engine *engine, uint32_t index)
     lane->buffers = calloc(2 * (size_t)g->slot_count, sizeof *lane->buffers);
     lane->chunks = calloc(g->slot_count, sizeof *lane->chunks);
     for (uint32_t i = 0; i < ARRAY_COUNT(lane->computed); i++)
-        lane->computed[i] = aligned_alloc(4096, engine->piece_sectors * SECTOR_BYTES + 4096);
+        lane->computed[i] = pages_allocate(engine->piece_sectors * SECTOR_BYTES);
     if (lane->flush.ios == NULL || lane->spans == NULL || lane->buffers == NULL ||
         lane->chunks == NULL || lane->computed[0] == NULL || lane->computed[1] == NULL)
         return -ENOMEM;
@@ -698,10 +699,10 @@ void lane_leave(struct lane *lane)
 void lane_clear(struct lane *lane)
 {
     for (uint32_t i = 0; lane->read_tasks != NULL && i < lane->engine->options.depth; i++)
-        destroy_task(&lane->read_tasks[i]);
+        destroy_task(lane->engine, &lane->read_tasks[i]);
     for (uint32_t i = 0; lane->write_tasks != NULL && i < lane->engine->options.depth; i++)
-        destroy_task(&lane->write_tasks[i]);
-    destroy_task(&lane->sweep_task);
+        destroy_task(lane->engine, &lane->write_tasks[i]);
+    destroy_task(lane->engine, &lane->sweep_task);
     free(lane->read_tasks);
     free(lane->write_tasks);
     free(lane->claims);
@@ -709,7 +710,7 @@ void lane_clear(struct lane *lane)
     free(lane->spans);
     free(lane->buffers);
     free(lane->chunks);
-    free(lane->computed[0]);
-    free(lane->computed[1]);
+    for (uint32_t i = 0; i < ARRAY_COUNT(lane->computed); i++)
+        pages_free(lane->computed[i], lane->engine->piece_sectors * SECTOR_BYTES);
     (void)pthread_mutex_destroy(&lane->inbox_lock);
 }

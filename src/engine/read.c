@@ -109,7 +109,10 @@ static void plan_window(struct task *task)
     struct shared *shared = &task->lane->engine->shared;
     const struct engine_read *read = task->read;
     const bool owned = task->claim_owned > 0;
-    const uint64_t limit = owned ? task->owned_sectors : (uint64_t)WINDOW_SECTORS;
+    uint64_t limit = owned ? task->owned_sectors : (uint64_t)WINDOW_SECTORS;
+
+    if (task->fine)
+        limit = MIN(limit, (uint64_t)FINE_WINDOW_SECTORS);
 
     shared_plan_begin(shared);
     task->window_sectors = plan_read(&shared->view, read->volume_sector + task->window_start,

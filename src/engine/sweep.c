@@ -213,6 +213,8 @@ static void plan_window(struct task *task)
     struct shared *shared = &engine->shared;
     const struct engine_sweep *sweep = task->sweep;
     const uint64_t at = sweep->sector + task->window_start;
+    const uint64_t limit =
+        task->fine ? MIN(task->owned_sectors, (uint64_t)FINE_WINDOW_SECTORS) : task->owned_sectors;
     uint64_t planned;
 
     task->scratch_used_sectors = 0;

@@ -584,8 +584,12 @@ static void plan_writes(struct task *task)
     shared_plan_begin(shared);
     task->planned_failures = shared->failures;
     task->awaited_round = shared->failure_round;
-    for (i = task->first_work; i < task->work_count; i++) {
+    const uint32_t end = task->fine ? task->first_work + 1 : task->work_count;
+    for (i = task->first_work; i < end; i++) {
         struct unit_work *work = &task->works[i];
+        if (i > task->first_work &&
+            task->batch.transfer_count + engine->copies_max > engine->transfers_max)
+            break;
         if (work->result < 0)
             continue;
         int result = -EIO; /* the array takes no writes any more */

@@ -18,7 +18,7 @@
 enum {
     LANES_MAX = 3,
     BURST_MAX = 8,
-    BURSTS = 8,
+    BURSTS = 6,
 };
 
 struct shot {

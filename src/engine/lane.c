@@ -357,6 +357,7 @@ static void flush_settle(struct lane *lane)
         return;
     case ENTRY_WAIT:
         flush->parked = true;
+        lane_want_commit(lane); /* nobody else may have asked for that round */
         return;
     case ENTRY_FAILED:
         flush_finished(lane, -EIO);

@@ -355,10 +355,10 @@ enum entry shared_round_is_done(struct shared *shared, struct lane *lane, uint64
     enum entry entry = ENTRY_WAIT;
 
     shared_plan_begin(shared);
-    if (shared->round_done >= round || !shared->durable)
+    if (shared->array_failed)
+        entry = ENTRY_FAILED; /* also of earlier rounds: the last failure never becomes durable */
+    else if (shared->round_done >= round || !shared->durable)
         entry = ENTRY_GO;
-    else if (shared->array_failed)
-        entry = ENTRY_FAILED;
     else
         atomic_store(&lane->awaits_round, true);
     shared_plan_end(shared);

@@ -124,8 +124,7 @@ static void seat_spares(struct braid_array *array, struct engine_super *supers)
         spare->slot = slot;
         spare->in_sync_sectors = 0;
         md_note_recovery(&supers[next].super, 0);
-        for (uint32_t i = 0; i < array->member_count; i++)
-            md_note_member(&supers[i].super, supers[next].super.device_number, slot, false);
+        supers[next].starts_rebuild = true;
     }
 }
 
@@ -152,6 +151,7 @@ static int take_super(const struct array_member *from, struct engine_super *supe
 
     super->present = true;
     super->super = *array_member_super(from);
+    super->events = super->super.events;
     super->block_bytes = MAX(member->block_bytes, 512U);
     const int result =
         member_read(member, super->bytes, MD_SUPER_BYTES, super->super.super_sector * 512);

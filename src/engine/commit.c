@@ -6,6 +6,13 @@
  * those that took the newest superblock are at most one event ahead of those that didn't, and
  * any part of them assembles (D7).
  *
+ * Before the first round some members are written alone, at the events that the others have:
+ *
+ *  - those that missed the last update before the array was opened: after another crash in the
+ *    middle of a round they would be two behind;
+ *  - those that are to be rebuilt and don't say so yet: had the others given them their slot, and a
+ *    crash kept them from noting that they hold nothing, they would count as in sync (D5).
+ *
  * Only the blocks that change are written: for v1 with up to 128 devices that is one sector, which
  * a crash can't tear.  A superblock that isn't written fails its member. */
 #include <assert.h>
@@ -30,6 +37,7 @@ struct commit_member {
     struct io_request request;
     struct iovec iov;
     bool in_round;
+    bool first; /* it is written before the first round */
 };
 
 struct committer {
@@ -80,6 +88,8 @@ static void compose(const struct committer *committer, struct commit_member *mem
     md_super_encode(super, member->bytes);
 }
 
+static void write_round(struct committer *committer);
+
 static void round_over(struct committer *committer)
 {
     struct engine *engine = committer->engine;
@@ -100,7 +110,13 @@ static void super_written(struct io_request *request, int result)
         lane_member_failed(lane, request->member, result);
     else
         memcpy(member->written, member->bytes, MD_SUPER_BYTES);
-    if (--committer->outstanding == 0)
+    const bool was_first = member->first;
+    member->first = false;
+    if (--committer->outstanding > 0)
+        return;
+    if (was_first)
+        write_round(committer);
+    else
         round_over(committer);
 }
 
@@ -144,14 +160,18 @@ static void submit(struct committer *committer, struct commit_member *member, ui
     io_submit(io, &member->request);
 }
 
-void committer_poll(struct committer *committer)
+static void submit_all(struct committer *committer)
+{
+    for (uint32_t i = 0; i < committer->engine->options.io_member_count; i++)
+        if (committer->members[i].in_round)
+            submit(committer, &committer->members[i], i);
+}
+
+static void write_round(struct committer *committer)
 {
     struct engine *engine = committer->engine;
     struct shared *shared = &engine->shared;
 
-    if (committer->busy || !shared_round_begin(shared))
-        return;
-    committer->busy = true;
     committer->events++;
     shared_plan_begin(shared);
     for (uint32_t i = 0; i < engine->options.io_member_count; i++) {
@@ -162,13 +182,44 @@ void committer_poll(struct committer *committer)
             compose(committer, member, i);
     }
     shared_plan_end(shared);
-    if (committer->outstanding == 0) {
+    if (committer->outstanding == 0)
         round_over(committer);
-        return;
+    else
+        submit_all(committer);
+}
+
+/* Write those that have to be written before the first round.  False: there are none. */
+static bool write_first(struct committer *committer)
+{
+    struct engine *engine = committer->engine;
+    struct shared *shared = &engine->shared;
+
+    shared_plan_begin(shared);
+    for (uint32_t i = 0; i < engine->options.io_member_count; i++) {
+        struct commit_member *member = &committer->members[i];
+        member->in_round = member->first && !shared->failed[i];
+        if (member->in_round) {
+            uint64_t start;
+            uint64_t end;
+            md_super_encode(&member->super, member->bytes);
+            member->in_round = find_changed(member, &start, &end); /* 0.90 doesn't note rebuilds */
+        }
+        committer->outstanding += member->in_round;
     }
-    for (uint32_t i = 0; i < engine->options.io_member_count; i++)
-        if (committer->members[i].in_round)
-            submit(committer, &committer->members[i], i);
+    shared_plan_end(shared);
+    if (committer->outstanding == 0)
+        return false;
+    submit_all(committer);
+    return true;
+}
+
+void committer_poll(struct committer *committer)
+{
+    if (committer->busy || !shared_round_begin(&committer->engine->shared))
+        return;
+    committer->busy = true;
+    if (!write_first(committer))
+        write_round(committer);
 }
 
 int committer_create(struct engine *engine, struct committer **out)
@@ -194,6 +245,7 @@ int committer_create(struct engine *engine, struct committer **out)
             .super = given->super,
             .bytes = aligned_alloc(4096, MD_SUPER_BYTES),
             .written = calloc(1, MD_SUPER_BYTES),
+            .first = given->events < given->super.events || given->starts_rebuild,
         };
         committer->events = MAX(committer->events, given->super.events);
         if (member->bytes == NULL || member->written == NULL)

@@ -108,6 +108,12 @@ static int check_identity(const struct md_assembly_member *members, uint32_t cou
     return 0;
 }
 
+/* 0.90: a number that nobody has.  A spare that took a slot, and failed before it knew, has it still. */
+static bool is_unused(const struct md_super *newest, uint32_t number)
+{
+    return newest->version == MD_VERSION_0_90 && newest->v0.disks[number].number != number;
+}
+
 static void judge(const struct md_super *newest, struct md_assembly_member *member)
 {
     const struct md_super *super = member->super;
@@ -122,7 +128,9 @@ static void judge(const struct md_super *newest, struct md_assembly_member *memb
     } else if (role == MD_ROLE_FAULTY) {
         member->state = behind == 0 ? MD_MEMBER_FAULTY : MD_MEMBER_STALE;
     } else if (role >= newest->raid_disks) {
-        member->state = own_role < super->raid_disks ? MD_MEMBER_STALE : MD_MEMBER_SPARE;
+        const bool removed =
+            own_role < super->raid_disks || is_unused(newest, super->device_number);
+        member->state = removed ? MD_MEMBER_STALE : MD_MEMBER_SPARE;
     } else if (behind > EVENTS_TOLERATED) {
         member->state = MD_MEMBER_STALE;
     } else {
@@ -134,6 +142,22 @@ static void judge(const struct md_super *newest, struct md_assembly_member *memb
             member->state = MD_MEMBER_REBUILDING;
         else
             member->state = MD_MEMBER_IN_SYNC;
+    }
+}
+
+/* A spare that isn't there when another joins leaves its number free, for the table has no word for
+ * spares.  When it comes back, what the others say of that number doesn't mean it. */
+static void judge_namesake(struct md_assembly_member *members, uint32_t count, uint32_t index)
+{
+    const struct md_super *super = members[index].super;
+
+    for (uint32_t i = 0; i < count && members[index].state == MD_MEMBER_SPARE; i++) {
+        const struct md_super *other = members[i].super;
+        if (other->device_number != super->device_number || other->events <= super->events)
+            continue;
+        members[index].state = MD_MEMBER_STALE;
+        members[index].slot = MD_SLOT_NONE;
+        members[index].in_sync_sectors = 0;
     }
 }
 
@@ -202,6 +226,7 @@ int md_assemble(struct md_assembly_member *members, uint32_t count, struct md_as
     }
     for (uint32_t i = 0; i < count; i++) {
         judge(out->newest, &members[i]);
+        judge_namesake(members, count, i);
         if (members[i].slot == MD_SLOT_NONE)
             continue;
         const bool replacement = members[i].state == MD_MEMBER_REPLACEMENT;

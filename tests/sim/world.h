@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* world.h - a small array on the crash store, from its making to its last assembly.
+ *
+ *      test_crash.c   which worlds to run, and what to say of them
+ *      driver.c       what happens in a world: requests, faults, crashes
+ *      judge.c        what the engine may answer: D1 to D6 against the shadow
+ *      world.c        making the array, assembling it as a host does, the engine's life
+ *      shadow.c       what the volume may hold
+ *
+ * A world is a function of its seed. */
+#ifndef TESTS_SIM_WORLD_H
+#define TESTS_SIM_WORLD_H
+
+#include "engine/engine.h"
+#include "geometry/geometry.h"
+#include "sim/shadow.h"
+#include "sim/sim.h"
+#include "util/compiler.h"
+#include "util/prng.h"
+
+enum {
+    DEVICES_MAX = 10,
+    WORLD_LANES_MAX = 3,
+    SHOTS = 8,
+    BAD_BLOCK_SECTORS = 8, /* as closely as the engine looks for bad places */
+    BAD_BLOCKS_MAX = 64,   /* of a device's data area */
+};
+
+/* What the test knows of a device, from what it did to it and what the engine said. */
+enum belief {
+    DEVICE_BLANK,      /* not of the array */
+    DEVICE_IN_SYNC,    /* it has missed nothing that was acknowledged */
+    DEVICE_OUT,        /* it may have */
+    DEVICE_REBUILDING, /* it hasn't got all yet */
+    DEVICE_SPARE,
+};
+
+struct device {
+    enum belief belief;
+    uint32_t slot;      /* MD_SLOT_NONE: none */
+    bool away;          /* it isn't offered at the next assembly */
+    bool excused;       /* others may say that it is out, since it may be */
+    bool torn;          /* its superblock is damaged by a crash */
+    bool may_fail;      /* a fault was drawn that may make the engine give it up */
+    bool reads_fail;    /* some of its reads fail that aren't of bad places */
+    bool failed;        /* so said the engine since it was opened */
+    uint64_t synced_at; /* shadow_now() when it became in sync while open; 0: it was at once */
+    uint64_t in_sync_sectors; /* when it was opened */
+    bool no_power;            /* it lost what was in its cache, and mustn't come back unnoticed */
+    bool returns;             /* it is to come back */
+    /* By block: shadow_now() when something in it could last not be read; 0: never. */
+    uint64_t bad_until[BAD_BLOCKS_MAX];
+};
+
+/* How the array was opened. */
+enum opening {
+    OPEN_NOT, /* too much is missing */
+    OPEN_READ_ONLY,
+    OPEN_WRITABLE,
+};
+
+enum shot_kind { SHOT_READ, SHOT_WRITE, SHOT_FLUSH };
+
+/* A request under way. */
+struct shot {
+    struct world *world;
+    bool busy;
+    bool pins; /* a read that is to decide what stays */
+    enum shot_kind kind;
+    struct engine_read read;
+    struct engine_write write;
+    struct engine_flush flush;
+    struct shadow_write shadow_write;
+    uint64_t since;          /* reads, flushes: when it began */
+    uint64_t untrusted_from; /* reads: then */
+    uint64_t number;
+    uint8_t *buffer; /* of the whole volume */
+    uint8_t flaws[SHADOW_SECTORS_MAX];
+};
+
+enum { FLAW_NONE, FLAW_UNREADABLE, FLAW_IN_DOUBT };
+
+/* What happened, over all worlds: shows what was reached. */
+struct tally {
+    uint64_t worlds;
+    uint64_t generations;
+    uint64_t events;
+    uint64_t crashes;
+    uint64_t crashes_in_sweep;
+    uint64_t stops;
+    uint64_t reads;
+    uint64_t writes;
+    uint64_t writes_failed;
+    uint64_t flushes;
+    uint64_t faults;
+    uint64_t members_failed;
+    uint64_t arrays_failed;
+    uint64_t ranges_bad;
+    uint64_t ranges_mended;
+    uint64_t resyncs;
+    uint64_t rebuilds;
+    uint64_t rebuilds_resumed;
+    uint64_t checks;
+    uint64_t repairs;
+    uint64_t stale_offered;
+    uint64_t degraded_dirty;
+    uint64_t forced;
+    uint64_t not_startable;
+    uint64_t unreadable;
+    uint64_t in_doubt;
+    uint64_t settled;
+};
+
+struct world {
+    uint64_t seed;
+    struct prng random;
+    void (*log)(void *context, const char *line); /* NULL: quiet */
+    struct tally *tally;
+
+    /* The array. */
+    struct shape shape;
+    enum md_version version;
+    struct geometry geometry;
+    bool parity;  /* RAID 4/5/6 */
+    bool mirrors; /* RAID 1/10 */
+    uint32_t device_count;
+    struct device devices[DEVICES_MAX];
+    uint64_t device_sectors[DEVICES_MAX];
+    uint64_t data_offset_sectors[DEVICES_MAX];
+    struct sim_store *store;
+    struct shadow *shadow;
+    bool stopped;       /* the last generation ended by a stop that succeeded, */
+    bool stopped_clean; /* of an array that was in sync */
+    bool forced;        /* what was in doubt has been accepted */
+    bool unsynced;      /* there are rows that a resync has left as they were */
+    bool within;        /* no more is lost than the level bears */
+    uint64_t identity;  /* of the next device UUID */
+
+    /* While it is open. */
+    enum opening opening;
+    uint32_t slot_device[DEVICES_MAX]; /* by slot; MD_MEMBER_NONE */
+    uint64_t untrusted_from;           /* rows, or sectors; UINT64_MAX: all is trusted */
+    struct range untrusted_range;      /* as the engine was given it */
+    struct range_set untrusted;
+    bool clean; /* so the superblocks said when it was assembled */
+    bool array_failed;
+    bool write_failed; /* one ended with an error: rows may disagree for good */
+    uint32_t lane_count;
+    struct sim *sim;
+    struct engine *engine;
+    struct shot shots[SHOTS];
+    struct engine_sweep sweep;
+    bool sweeping;
+    int sweep_result;
+    uint32_t sweep_device;
+    bool stopping;
+    int stop_result;
+    uint64_t crash_event; /* UINT64_MAX: it isn't to crash */
+
+    /* Where it is. */
+    uint64_t hash; /* of the traces of all generations */
+    uint32_t generation;
+    uint64_t step;
+    uint64_t epoch;
+    uint64_t shot_number;
+
+    bool broken;
+    char failure[400];
+};
+
+#define SECTOR_BYTES 512
+
+/* ---- world.c ---- */
+
+/* Draw an array and put it on a new store. */
+void world_make(struct world *world);
+void world_clear(struct world *world);
+/* Find out what the devices that are offered make, into `opening`, `slot_device` and so on; judge
+ * that by what is known of them. */
+void world_assemble(struct world *world, bool force, bool seat_spares);
+/* Let a device join as a spare, at rest. */
+void world_add_spare(struct world *world, uint32_t device);
+/* Engine and members as they were assembled. */
+void world_start(struct world *world);
+/* The power fails: the store is what is left. */
+void world_crash(struct world *world, uint64_t seed);
+/* Nothing is under way any more. */
+void world_end(struct world *world);
+
+uint64_t world_draw(struct world *world, uint64_t below);
+bool world_chance(struct world *world, uint64_t numerator, uint64_t denominator);
+/* An invariant doesn't hold; the first failure is kept. */
+void world_fail(struct world *world, const char *invariant, const char *format, ...)
+    BRAID_PRINTF(3, 4);
+/* What the driver does, into the log. */
+void world_say(const struct world *world, const char *format, ...) BRAID_PRINTF(2, 3);
+
+/* ---- judge.c ---- */
+
+/* Whether the slot's contents at a member sector may not have been had at some time since then. */
+bool judge_lost(const struct world *world, uint32_t slot, uint64_t member_sector, uint64_t since);
+bool judge_bad_places(const struct world *world);
+/* Whether the array bears what is lost. */
+bool judge_survives(const struct world *world);
+void judge_read(struct world *world, const struct shot *shot);
+void judge_write(struct world *world, const struct shot *shot, int result);
+void judge_notice(struct world *world, const struct engine_notice *notice);
+/* What is lost in rows that aren't trusted isn't known any more. */
+void judge_doubt(struct world *world);
+
+/* ---- driver.c ---- */
+
+void driver_run(struct world *world);
+
+#endif

@@ -12,6 +12,7 @@
 #define RANDOM_SEED UINT64_C(20250117)
 
 static uint64_t random_state = RANDOM_SEED;
+static uint32_t full_sets; /* changes that found no room */
 
 static uint64_t next_random(uint64_t below)
 {
@@ -62,8 +63,10 @@ static void load(bool *bitmap, uint32_t pattern)
         bitmap[s] = (pattern >> s & 1) != 0;
 }
 
-/* Add [start, end) to the set that `pattern` describes, with room for `capacity` ranges. */
-static void check_add(uint32_t pattern, uint32_t start, uint32_t end, uint32_t capacity)
+/* Add [start, end) to the set that `pattern` describes, or take it out, with room for `capacity`
+ * ranges. */
+static void check_change(uint32_t pattern, bool add, uint32_t start, uint32_t end,
+                         uint32_t capacity)
 {
     bool bitmap[SMALL];
     struct range runs[SMALL];
@@ -75,35 +78,49 @@ static void check_add(uint32_t pattern, uint32_t start, uint32_t end, uint32_t c
     set.count = runs_of(bitmap, SMALL, storage);
     storage[capacity] = guard;
     for (uint32_t s = start; s < end; s++)
-        bitmap[s] = true;
+        bitmap[s] = add;
     uint32_t count = runs_of(bitmap, SMALL, runs);
     const int expected = count <= capacity ? 0 : -ENOSPC;
     if (expected != 0) { /* as it was */
         load(bitmap, pattern);
         count = runs_of(bitmap, SMALL, runs);
     }
-    CHECK_EQ(range_set_add(&set, start, end), expected);
+    CHECK_EQ((add ? range_set_add : range_set_remove)(&set, start, end), expected);
     check_same(&set, runs, count);
     CHECK_EQ(storage[capacity].start, guard.start);
     CHECK_EQ(storage[capacity].end, guard.end);
+    full_sets += expected != 0;
 }
 
-TEST(adding_to_every_small_set)
+static void change_every_small_set(bool add)
 {
     bool bitmap[SMALL];
     struct range runs[SMALL];
 
+    full_sets = 0;
     for (uint32_t pattern = 0; pattern < 1U << SMALL; pattern++) {
         load(bitmap, pattern);
         const uint32_t held = runs_of(bitmap, SMALL, runs);
         for (uint32_t start = 0; start < SMALL; start++)
             for (uint32_t end = start + 1; end <= SMALL; end++)
                 for (uint32_t capacity = held; capacity <= held + 1; capacity++) {
-                    check_add(pattern, start, end, capacity);
+                    check_change(pattern, add, start, end, capacity);
                     if (harness_failed)
                         FAIL("pattern %#x, [%u, %u), capacity %u", pattern, start, end, capacity);
                 }
     }
+    printf("# %u changes found no room\n", full_sets);
+    CHECK(full_sets > 500);
+}
+
+TEST(adding_to_every_small_set)
+{
+    change_every_small_set(true);
+}
+
+TEST(removing_from_every_small_set)
+{
+    change_every_small_set(false);
 }
 
 TEST(asking_every_small_set)
@@ -124,7 +141,7 @@ TEST(asking_every_small_set)
     }
 }
 
-TEST(random_additions_to_a_large_set)
+TEST(random_changes_of_a_large_set)
 {
     static bool bitmap[LARGE];
     static struct range runs[RANGES_MAX];
@@ -139,10 +156,11 @@ TEST(random_additions_to_a_large_set)
         for (uint32_t step = 0; step < 300; step++) {
             const uint64_t start = next_random(LARGE);
             const uint64_t end = MIN(start + 1 + next_random(longest), (uint64_t)LARGE);
+            const bool add = next_random(5) < 3;
 
             for (uint64_t s = start; s < end; s++)
-                bitmap[s] = true;
-            CHECK_EQ(range_set_add(&set, start, end), 0);
+                bitmap[s] = add;
+            CHECK_EQ((add ? range_set_add : range_set_remove)(&set, start, end), 0);
             check_same(&set, runs, runs_of(bitmap, LARGE, runs));
             check_contains(&set, bitmap, LARGE, next_random(LARGE), 1 + next_random(LARGE));
             if (harness_failed)
@@ -160,6 +178,22 @@ TEST(empty_ranges_are_refused)
     CHECK_EQ(range_set_add(&set, 6, 5), -EINVAL);
     CHECK_EQ(range_set_add(&set, 0, 0), -EINVAL);
     CHECK_EQ(set.count, 0);
+}
+
+TEST(taking_an_empty_range_out_changes_nothing)
+{
+    struct range storage[1] = {
+        {.start = 2, .end = 9}
+    };
+    struct range_set set = {.ranges = storage, .count = 1, .capacity = 1};
+
+    for (uint64_t start = 0; start <= 10; start++)
+        for (uint64_t end = 0; end <= start; end++) {
+            CHECK_EQ(range_set_remove(&set, start, end), 0);
+            CHECK_EQ(set.count, 1);
+            CHECK_EQ(storage[0].start, 2);
+            CHECK_EQ(storage[0].end, 9);
+        }
 }
 
 TEST(the_empty_set_holds_nothing)
@@ -191,13 +225,20 @@ TEST(the_last_sectors_there_are)
     CHECK_EQ(set.count, 1);
     CHECK(range_set_contains(&set, 0, UINT64_MAX, &run));
     CHECK_EQ(run, UINT64_MAX);
+    CHECK_EQ(range_set_remove(&set, 1, UINT64_MAX), 0);
+    CHECK_EQ(set.count, 1);
+    CHECK_EQ(storage[0].end, 1);
+    CHECK_EQ(range_set_remove(&set, 0, UINT64_MAX), 0);
+    CHECK_EQ(set.count, 0);
 }
 
 TEST_MAIN({
     RUN(adding_to_every_small_set);
+    RUN(removing_from_every_small_set);
     RUN(asking_every_small_set);
-    RUN(random_additions_to_a_large_set);
+    RUN(random_changes_of_a_large_set);
     RUN(empty_ranges_are_refused);
+    RUN(taking_an_empty_range_out_changes_nothing);
     RUN(the_empty_set_holds_nothing);
     RUN(the_last_sectors_there_are);
 })

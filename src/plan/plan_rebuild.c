@@ -63,8 +63,11 @@ static void rebuild_row(const struct plan_view *view, struct plan *plan, struct 
     }
     piece->kind = PLAN_RECONSTRUCT;
     drop_unneeded_parity(plan, piece);
-    piece->in_doubt =
-        range_set_contains(view->untrusted, piece->member_sector, piece->sectors, &piece->sectors);
+    /* Parity that is made from all the data is right, whatever stood there before. */
+    const bool from_parity = plan->sources[plan->source_count - 1].role != PLAN_ROLE_DATA;
+    piece->in_doubt = range_set_contains(view->untrusted, piece->member_sector, piece->sectors,
+                                         &piece->sectors) &&
+                      from_parity;
 }
 
 static void rebuild_copy(const struct plan_view *view, struct plan_piece *piece)

@@ -57,6 +57,8 @@ static void count_disks_v0(struct md_super *super)
 
 void md_note_failure(struct md_super *super, uint32_t device_number)
 {
+    if (device_number >= super->role_count)
+        return; /* whatever number a spare's superblock claims, it has no role here */
     super->roles[device_number] = MD_ROLE_FAULTY;
     if (super->version != MD_VERSION_0_90)
         return;
@@ -104,9 +106,18 @@ void md_note_recovery(struct md_super *super, uint64_t in_sync_sectors)
     super->feature_map |= whole ? 0 : MD_FEATURE_RECOVERY_OFFSET;
 }
 
+/* The table reaches as far as that from now on, at least. */
+static void reach(struct md_super *super, uint32_t device_number)
+{
+    assert(device_number < MD_ROLES_MAX);
+    while (super->role_count <= device_number)
+        super->roles[super->role_count++] = MD_ROLE_SPARE;
+}
+
 void md_note_member(struct md_super *super, uint32_t device_number, uint32_t slot, bool in_sync)
 {
     if (super->version != MD_VERSION_0_90) {
+        reach(super, device_number);
         super->roles[device_number] = (uint16_t)slot;
         return;
     }

@@ -102,8 +102,10 @@ void md_note_recovery(struct md_super *super, uint64_t in_sync_sectors)
     if (super->version == MD_VERSION_0_90)
         return; /* it is a spare until it is through */
     super->recovery_offset = in_sync_sectors;
-    super->feature_map &= ~(uint32_t)MD_FEATURE_RECOVERY_OFFSET;
-    super->feature_map |= whole ? 0 : MD_FEATURE_RECOVERY_OFFSET;
+    if (whole)
+        super->feature_map &= ~(uint32_t)(MD_FEATURE_RECOVERY_OFFSET | MD_FEATURE_RECOVERY_BITMAP);
+    else
+        super->feature_map |= MD_FEATURE_RECOVERY_OFFSET;
 }
 
 /* The table reaches as far as that from now on, at least. */

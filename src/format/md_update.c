@@ -118,25 +118,28 @@ static void reach(struct md_super *super, uint32_t device_number)
 
 void md_note_member(struct md_super *super, uint32_t device_number, uint32_t slot, bool in_sync)
 {
+    const uint32_t flags = MD_V0_DISK_WRITE_MOSTLY | MD_V0_DISK_FAILFAST;
+    struct md_v0_disk *disks = super->v0.disks;
+
     if (super->version != MD_VERSION_0_90) {
         reach(super, device_number);
         super->roles[device_number] = (uint16_t)slot;
         return;
     }
-    if (!in_sync || super->v0.disks[slot].state == (MD_V0_DISK_ACTIVE | MD_V0_DISK_SYNC))
+    if (!in_sync || (disks[slot].state & ~flags) == (MD_V0_DISK_ACTIVE | MD_V0_DISK_SYNC))
         return;
-    super->v0.disks[slot] = super->v0.disks[device_number];
-    super->v0.disks[slot].number = slot;
-    super->v0.disks[slot].raid_disk = slot;
-    super->v0.disks[slot].state = MD_V0_DISK_ACTIVE | MD_V0_DISK_SYNC;
+    disks[slot] = disks[device_number];
+    disks[slot].number = slot;
+    disks[slot].raid_disk = slot;
+    disks[slot].state = (disks[slot].state & flags) | MD_V0_DISK_ACTIVE | MD_V0_DISK_SYNC;
     super->roles[slot] = (uint16_t)slot;
     if (device_number != slot) {
-        super->v0.disks[device_number] = (struct md_v0_disk){0};
+        disks[device_number] = (struct md_v0_disk){0};
         super->roles[device_number] = MD_ROLE_SPARE;
     }
     if (super->device_number == device_number)
         super->device_number = slot;
-    super->v0.this_disk = super->v0.disks[super->device_number];
+    super->v0.this_disk = disks[super->device_number];
     count_disks_v0(super);
 }
 

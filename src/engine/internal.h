@@ -27,6 +27,7 @@
 
 #define SECTOR_BYTES 512
 #define UNIT_NONE    UINT64_MAX
+#define ROUND_NEVER  UINT64_MAX
 
 struct lane;
 struct task;
@@ -181,7 +182,7 @@ struct shared {
     uint64_t round_done;
     uint64_t round_wanted;   /* the committer goes on up to there */
     uint64_t activity_round; /* ACTIVATING, CLEANING: the round that says so */
-    uint64_t failure_round;  /* every failure is durable once that is done */
+    uint64_t failure_round;  /* every failure is durable once that is done; or ROUND_NEVER */
     uint64_t *checkpoint;    /* by I/O member: rebuilt and flushed below it */
     uint64_t resync_checkpoint;
 };

@@ -18,7 +18,8 @@
  *
  * A failure that is more than the level bears is not written down: all stays as it was at that
  * time, and what was not acknowledged may be lost.  So an array whose cable came loose starts
- * again when it is back. */
+ * again when it is back.  From then on no write is acknowledged that a member didn't take, though
+ * it may be one of those that others still hold (RAID 10; below where a rebuild has come to). */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -150,6 +151,20 @@ static uint64_t want_rounds(struct shared *shared, uint64_t rounds)
     return last;
 }
 
+/* Let it become durable, or let nothing be acknowledged any more that did without that member. */
+static enum failure note_failure(struct shared *shared, bool survived)
+{
+    const bool first = !shared->array_failed;
+
+    if (first && survived && shared->durable) {
+        shared->failure_round = want_rounds(shared, FAILURE_ROUNDS);
+        return FAILURE_BORNE;
+    }
+    shared->array_failed = true;
+    shared->failure_round = ROUND_NEVER;
+    return first ? FAILURE_FATAL : FAILURE_BORNE;
+}
+
 enum failure shared_fail_member(struct shared *shared, uint32_t io_member)
 {
     enum failure failure = FAILURE_KNOWN;
@@ -162,14 +177,8 @@ enum failure shared_fail_member(struct shared *shared, uint32_t io_member)
         if (member != NULL)
             member->in_sync_sectors = 0;
         failure = FAILURE_BORNE;
-        if (shared->writable && !shared->array_failed) {
-            if (shared->durable && (member == NULL || survives(shared))) {
-                shared->failure_round = want_rounds(shared, FAILURE_ROUNDS);
-            } else {
-                shared->array_failed = true;
-                failure = FAILURE_FATAL;
-            }
-        }
+        if (shared->writable)
+            failure = note_failure(shared, member == NULL || survives(shared));
     }
     change_end(shared);
     return failure;
@@ -355,10 +364,12 @@ enum entry shared_round_is_done(struct shared *shared, struct lane *lane, uint64
     enum entry entry = ENTRY_WAIT;
 
     shared_plan_begin(shared);
-    if (shared->array_failed)
-        entry = ENTRY_FAILED; /* also of earlier rounds: the last failure never becomes durable */
-    else if (shared->round_done >= round || !shared->durable)
+    if (shared->round_done >= round)
         entry = ENTRY_GO;
+    else if (shared->array_failed)
+        entry = ENTRY_FAILED;
+    else if (!shared->durable)
+        entry = ENTRY_GO; /* there is nothing to wait for */
     else
         atomic_store(&lane->awaits_round, true);
     shared_plan_end(shared);

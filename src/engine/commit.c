@@ -73,7 +73,7 @@ static void compose(const struct committer *committer, struct commit_member *mem
         const uint32_t slot = engine->slot_of_member[i];
         const bool in_sync = slot != MD_SLOT_NONE && shared->checkpoint[i] == UINT64_MAX;
         const bool renumbered = in_sync && super->version == MD_VERSION_0_90;
-        if (shared->failed[i])
+        if (shared->noted[i])
             md_note_failure(super, renumbered ? slot : other->device_number);
         else if (slot != MD_SLOT_NONE)
             md_note_member(super, other->device_number, slot, in_sync);

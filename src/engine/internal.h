@@ -167,6 +167,7 @@ struct shared {
     struct range_set untrusted;
     struct range untrusted_range; /* its storage, when writable */
     bool *failed;                 /* by I/O member */
+    bool *noted;                  /* likewise: superblocks are to say that it failed */
     uint32_t member_count;
     uint64_t failures; /* how many there were */
     bool writable;

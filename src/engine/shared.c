@@ -152,11 +152,12 @@ static uint64_t want_rounds(struct shared *shared, uint64_t rounds)
 }
 
 /* Let it become durable, or let nothing be acknowledged any more that did without that member. */
-static enum failure note_failure(struct shared *shared, bool survived)
+static enum failure note_failure(struct shared *shared, uint32_t io_member, bool survived)
 {
     const bool first = !shared->array_failed;
 
     if (first && survived && shared->durable) {
+        shared->noted[io_member] = true;
         shared->failure_round = want_rounds(shared, FAILURE_ROUNDS);
         return FAILURE_BORNE;
     }
@@ -178,7 +179,7 @@ enum failure shared_fail_member(struct shared *shared, uint32_t io_member)
             member->in_sync_sectors = 0;
         failure = FAILURE_BORNE;
         if (shared->writable)
-            failure = note_failure(shared, member == NULL || survives(shared));
+            failure = note_failure(shared, io_member, member == NULL || survives(shared));
     }
     change_end(shared);
     return failure;
@@ -477,13 +478,14 @@ int shared_init(struct shared *shared, const struct engine_options *options)
     shared->slots = calloc(slot_count, sizeof *shared->slots);
     shared->bad = calloc(member_count, sizeof *shared->bad);
     shared->failed = calloc(member_count, sizeof *shared->failed);
+    shared->noted = calloc(member_count, sizeof *shared->noted);
     shared->checkpoint = calloc(member_count, sizeof *shared->checkpoint);
     shared->member_count = member_count;
     shared->writable = options->writable;
     shared->durable = options->writable && options->supers != NULL;
     shared->view = (struct plan_view){.geometry = options->geometry, .slots = shared->slots};
     if (shared->slots == NULL || shared->bad == NULL || shared->failed == NULL ||
-        shared->checkpoint == NULL)
+        shared->noted == NULL || shared->checkpoint == NULL)
         return -ENOMEM;
     memcpy(shared->slots, options->slots, slot_count * sizeof *shared->slots);
     for (uint32_t slot = 0; slot < slot_count; slot++)
@@ -504,6 +506,7 @@ void shared_clear(struct shared *shared)
     free(shared->slots);
     free(shared->bad);
     free(shared->failed);
+    free(shared->noted);
     free(shared->checkpoint);
     for (uint32_t i = 0; i < SHARED_BUCKETS; i++) {
         (void)pthread_mutex_destroy(&shared->buckets[i].lock);

@@ -177,6 +177,7 @@ struct shared {
     /* What has to be durable. */
     enum activity activity;
     bool activate_after;     /* CLEANING: a write has come meanwhile */
+    bool write_expected;     /* ACTIVE: the write that it is for has not begun yet */
     uint64_t writes_pending; /* admitted, not acknowledged */
     uint64_t writes_admitted;
     uint64_t round_started; /* rounds of superblocks */

@@ -276,6 +276,7 @@ enum entry shared_write_begin(struct shared *shared, struct lane *lane)
     if (entry == ENTRY_GO) {
         shared->writes_pending++;
         shared->writes_admitted++;
+        shared->write_expected = false;
     }
     if (entry == ENTRY_WAIT)
         atomic_store(&lane->awaits_round, true);
@@ -312,7 +313,8 @@ bool shared_quiet(struct shared *shared, uint64_t *admitted)
 
     change_begin(shared);
     if (shared->durable && !shared->array_failed && shared->activity == ACTIVITY_ACTIVE &&
-        shared->writes_pending == 0 && shared->writes_admitted == *admitted) {
+        !shared->write_expected && shared->writes_pending == 0 &&
+        shared->writes_admitted == *admitted) {
         shared->activity = ACTIVITY_FLUSHING;
         quiet = true;
     }
@@ -395,6 +397,7 @@ void shared_round_end(struct shared *shared)
     const bool said = shared->round_done >= shared->activity_round;
     if (said && shared->activity == ACTIVITY_ACTIVATING) {
         shared->activity = ACTIVITY_ACTIVE;
+        shared->write_expected = true;
     } else if (said && shared->activity == ACTIVITY_CLEANING) {
         shared->activity = ACTIVITY_CLEAN;
         if (shared->activate_after) {

@@ -79,9 +79,15 @@ static void on_lost(void *context, const char *member, uint64_t offset, uint64_t
 
     rebuilding->lost_bytes += bytes;
     progress_clear(&rebuilding->progress);
-    complain("%s: bytes %llu to %llu of its data can't be rebuilt: too much of the rest is lost or "
-             "unreadable there",
-             member, (unsigned long long)offset, (unsigned long long)(offset + bytes - 1));
+    if (member != NULL)
+        complain(
+            "%s: bytes %llu to %llu of its data can't be rebuilt: too much of the rest is lost, "
+            "unreadable or in doubt there",
+            member, (unsigned long long)offset, (unsigned long long)(offset + bytes - 1));
+    else
+        complain("bytes %llu to %llu of each member's data stay in doubt: some of it is lost or "
+                 "unreadable",
+                 (unsigned long long)offset, (unsigned long long)(offset + bytes - 1));
 }
 
 static void report(const struct rebuilding *rebuilding, bool whole)

@@ -142,7 +142,8 @@ struct braid_rebuild_calls {
     /* One after the other, each with its progress, of total bytes.  Return false to stop. */
     bool (*progress)(void *context, enum braid_rebuild_kind kind, const char *member, uint64_t done,
                      uint64_t total);
-    /* These bytes of the member could not be rebuilt: too much is unreadable there. */
+    /* These bytes of the member could not be rebuilt, or in a resync (member NULL) these bytes of each
+     * member not be made to agree: too much is lost or in doubt there. */
     void (*lost)(void *context, const char *member, uint64_t offset, uint64_t bytes);
     void *context;
     uint64_t bytes_per_s_max; /* of each member; 0: as fast as it goes */

@@ -237,6 +237,7 @@ static int start(struct braid_array *array, struct braid_error *err)
                 .depth = array->options.writable ? WRITE_DEPTH : 1, /* reads come one by one */
                 .io_timeout_ns = (uint64_t)array->options.io_timeout_ms * 1000000,
                 .writable = array->options.writable,
+                .accept_doubt = array->options.force,
                 .supers = supers,
                 .notice = notice,
                 .context = array,

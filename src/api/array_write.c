@@ -159,8 +159,7 @@ static void on_lost(struct engine_sweep *sweep, uint64_t sector, uint64_t sector
 {
     const struct rebuild *rebuild = rebuild_of(sweep);
 
-    if (rebuild->member != NULL)
-        rebuild->calls->lost(rebuild->calls->context, rebuild->member, sector * 512, sectors * 512);
+    rebuild->calls->lost(rebuild->calls->context, rebuild->member, sector * 512, sectors * 512);
 }
 
 static void on_done(struct engine_sweep *sweep, int result)

@@ -167,7 +167,7 @@ static struct verdict compare_row(const struct task *task, const struct plan_pie
 /* Lost data may be right in parity that doesn't match the rest. */
 static bool keeps_parity(const struct plan_piece *piece)
 {
-    return piece->has_other_lost && piece->other_role == PLAN_ROLE_DATA;
+    return piece->data_lost;
 }
 
 static void tell(struct task *task, const struct plan_piece *piece, uint32_t suspect, uint64_t from,
@@ -293,20 +293,27 @@ static void found(struct task *task, const struct plan_piece *piece, const struc
         repair_row(task, piece, row, &wrong);
 }
 
+static void tell_unchecked(struct task *task, const struct plan_piece *piece)
+{
+    struct engine_sweep *sweep = task->sweep;
+
+    if (sweep->unchecked != NULL)
+        sweep->unchecked(sweep, sweep->sector + task->window_start + piece->request_sector,
+                         piece->sectors);
+}
+
 void check_piece(struct task *task, const struct plan_piece *piece)
 {
     const bool copies = task->lane->engine->options.geometry->data_count == 0;
+    const bool resync = task->sweep->kind == ENGINE_RESYNC;
     struct row row = {0};
     struct wrong wrong = {0};
     bool differs = false;
 
-    if (piece->kind == PLAN_UNCHECKED) {
-        if (task->sweep->unchecked != NULL)
-            task->sweep->unchecked(task->sweep,
-                                   task->sweep->sector + task->window_start + piece->request_sector,
-                                   piece->sectors);
+    if (resync ? piece->data_lost : piece->kind == PLAN_UNCHECKED)
+        tell_unchecked(task, piece);
+    if (piece->kind == PLAN_UNCHECKED)
         return;
-    }
     if (!copies)
         row = compute_row(task, piece);
     for (uint64_t sector = 0; sector < piece->sectors; sector++) {

@@ -49,6 +49,8 @@ static void find_limits(struct engine *engine)
     engine->sweep_sectors =
         MIN((uint64_t)PIECE_SECTORS_MAX, (uint64_t)SOURCE_SECTORS / (2 * g->slot_count));
     engine->sweep_sectors = MIN(engine->sweep_sectors, MAX(volume, (uint64_t)1));
+    if (engine->options.sweep_sectors_max != 0)
+        engine->sweep_sectors = MIN(engine->sweep_sectors, engine->options.sweep_sectors_max);
     sectors = MAX(sectors, engine->sweep_sectors * (2 * g->slot_count + 1));
     sectors = MAX(sectors, block);
     engine->units_per_task = (uint32_t)MIN(sectors / block, (uint64_t)UNITS_PER_TASK_MAX);

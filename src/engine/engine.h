@@ -70,6 +70,9 @@ struct engine_options {
     uint32_t depth;         /* tasks of a lane at a time, of each kind; 0: 4 */
 
     bool writable;
+    /* Rebuild and rewrite also what is computed from parity that isn't trusted. */
+    bool accept_doubt;
+    uint64_t sweep_sectors_max; /* of a sweep's window; 0: 1 MiB of each member */
     /* Superblocks to keep up to date, by I/O member, all agreeing, members that aren't there noted
      * as failed; copied.  NULL: there are none:
      * then nothing says durably that a member failed, and its failure ends all writing. */
@@ -142,7 +145,8 @@ enum engine_sweep_kind {
     /* The same, and write what is wrong anew: the chunk that P and Q, or most copies, agree about;
      * where that can't be told, parity from the data, all copies from the first. */
     ENGINE_REPAIR,
-    /* Where parity or copies aren't trusted, make them agree, as above but believing the data. */
+    /* Where parity or copies aren't trusted, make them agree, as above but believing the data.  Rows
+     * of which data is lost or unreadable stay in doubt, and all behind the first of them: -EIO. */
     ENGINE_RESYNC,
     /* Give a member what its slot should hold (sectors of the members).  Then the other member of
      * the slot, if there is one, is left out. */
@@ -161,8 +165,8 @@ struct engine_sweep {
     /* What could not be compared, or not be rebuilt, since nothing is left over there. */
     void (*unchecked)(struct engine_sweep *sweep, uint64_t sector, uint64_t sectors);
     void (*progress)(struct engine_sweep *sweep, uint64_t sectors_done); /* may be NULL */
-    /* Once, from io_run().  0: gone through; -ECANCELED; REBUILD: -EIO when something could not be
-     * rebuilt, or the member failed: it isn't in sync then. */
+    /* Once, from io_run().  0: gone through; -ECANCELED; RESYNC, REBUILD: -EIO when something could
+     * not be done, or the array or member failed. */
     void (*done)(struct engine_sweep *sweep, int result);
 
     bool cancel; /* set it to stop at the next window */

@@ -163,7 +163,9 @@ struct shared {
     /* What is usable. */
     struct plan_view view;
     struct plan_slot *slots;
-    struct range_set *bad; /* by I/O member */
+    struct range_set *bad; /* by I/O member: what its log names */
+    struct range_set *unreadable;
+    atomic_bool some_unreadable; /* some member's ever was not empty */
     struct range_set untrusted;
     struct range untrusted_range; /* its storage, when writable */
     bool *failed;                 /* by I/O member */
@@ -236,6 +238,7 @@ struct task {
     struct engine_sweep *sweep;
     uint64_t window_start; /* sectors of the request before the window */
     uint64_t window_sectors;
+    uint64_t blocked_at;    /* RESYNC: the first sector that could not be settled; UINT64_MAX */
     uint64_t owned_sectors; /* of the request from window_start on, that the units cover */
     struct plan plan;
     uint8_t **source_buffers; /* by index in plan.sources */

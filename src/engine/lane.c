@@ -287,8 +287,8 @@ static void range_is_bad(struct task *task, const struct member_io *io, bool men
     const struct engine *engine = lane->engine;
     const uint32_t member = io->request.member;
 
-    if (shared_bad_add(&lane->engine->shared, member, io->member_sector,
-                       io->member_sector + io->sectors) < 0) {
+    if (shared_unreadable(&lane->engine->shared, member, io->member_sector,
+                          io->member_sector + io->sectors) < 0) {
         lane_member_failed(lane, member, io->result); /* too many bad places to remember */
         return;
     }

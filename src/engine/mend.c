@@ -31,8 +31,7 @@ static void mend_written(struct task *task)
     if (task->batch.failed) {
         lane_member_failed(lane, mend->io_member, task->batch.ios[0].result);
     } else {
-        shared_bad_remove(&lane->engine->shared, mend->io_member, mend->member_sector,
-                          mend->member_sector + mend->sectors);
+        shared_written(&lane->engine->shared, &task->batch);
         lane_notify(lane, &(struct engine_notice){.kind = ENGINE_RANGE_MENDED,
                                                   .io_member = mend->io_member,
                                                   .member_sector = mend->member_sector,
@@ -62,6 +61,7 @@ static void mend_read(struct task *task)
 /* Whether all of it can be had. */
 static bool plan_mend(struct task *task)
 {
+    const bool accept_doubt = task->lane->engine->options.accept_doubt;
     struct shared *shared = &task->lane->engine->shared;
     const struct mend *mend = current(task);
 
@@ -75,7 +75,7 @@ static bool plan_mend(struct task *task)
     (void)planned;
     for (uint32_t i = 0; i < task->plan.piece_count; i++) {
         const struct plan_piece *piece = &task->plan.pieces[i];
-        if (piece->kind == PLAN_UNREADABLE || piece->in_doubt)
+        if (piece->kind == PLAN_UNREADABLE || (piece->in_doubt && !accept_doubt))
             return false;
     }
     return !failed;

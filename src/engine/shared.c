@@ -31,7 +31,7 @@
 
 enum {
     FAILURE_ROUNDS = 2,
-    BAD_RANGES_MAX = 4096, /* that a member may gain while it is open */
+    UNREADABLE_RANGES_MAX = 4096, /* that a member may gain while it is open */
 };
 
 /* ---- who owns which unit ---- */
@@ -193,18 +193,27 @@ bool shared_has_failed(struct shared *shared, uint32_t io_member)
     return failed;
 }
 
-int shared_bad_add(struct shared *shared, uint32_t io_member, uint64_t start, uint64_t end)
+int shared_unreadable(struct shared *shared, uint32_t io_member, uint64_t start, uint64_t end)
 {
     change_begin(shared);
-    const int result = range_set_add(&shared->bad[io_member], start, end);
+    const int result = range_set_add(&shared->unreadable[io_member], start, end);
+    if (result == 0)
+        atomic_store(&shared->some_unreadable, true);
     change_end(shared);
     return result;
 }
 
-void shared_bad_remove(struct shared *shared, uint32_t io_member, uint64_t start, uint64_t end)
+void shared_written(struct shared *shared, const struct batch *batch)
 {
+    if (!atomic_load(&shared->some_unreadable))
+        return; /* as nearly always */
     change_begin(shared);
-    (void)range_set_remove(&shared->bad[io_member], start, end); /* no room: it stays bad */
+    for (uint32_t i = 0; i < batch->io_count; i++) {
+        const struct member_io *io = &batch->ios[i];
+        if (io->result == 0 && io->request.kind != IO_READ) /* no room: it stays unreadable */
+            (void)range_set_remove(&shared->unreadable[io->request.member], io->member_sector,
+                                   io->member_sector + io->sectors);
+    }
     change_end(shared);
 }
 
@@ -426,22 +435,33 @@ static bool is_degraded(const struct shared *shared)
     return false;
 }
 
-/* Give each member a set of bad ranges of its own, with room to grow. */
-static int copy_bad_ranges(struct shared *shared)
+static int copy_ranges(struct range_set *to, const struct range_set *from, uint32_t more)
+{
+    const uint32_t known = from != NULL ? from->count : 0;
+
+    to->capacity = known + more;
+    to->ranges = calloc((size_t)to->capacity + 1, sizeof *to->ranges); /* never of size 0 */
+    if (to->ranges == NULL)
+        return -ENOMEM;
+    if (known > 0)
+        memcpy(to->ranges, from->ranges, known * sizeof *to->ranges);
+    to->count = known;
+    return 0;
+}
+
+/* Give each member sets of ranges of its own: what its log names, and room for what can't be read. */
+static int make_range_sets(struct shared *shared)
 {
     for (uint32_t slot = 0; slot < shared->view.geometry->slot_count; slot++) {
         for (uint32_t i = 0; i < shared->slots[slot].candidate_count; i++) {
             struct plan_member *member = &shared->slots[slot].candidates[i];
             struct range_set *bad = &shared->bad[member->io_member];
-            const uint32_t known = member->bad != NULL ? member->bad->count : 0;
-            bad->capacity = known + BAD_RANGES_MAX;
-            bad->ranges = calloc(bad->capacity, sizeof *bad->ranges);
-            if (bad->ranges == NULL)
+            struct range_set *unreadable = &shared->unreadable[member->io_member];
+            if (copy_ranges(bad, member->bad, 0) < 0 ||
+                copy_ranges(unreadable, member->unreadable, UNREADABLE_RANGES_MAX) < 0)
                 return -ENOMEM;
-            if (known > 0)
-                memcpy(bad->ranges, member->bad->ranges, known * sizeof *bad->ranges);
-            bad->count = known;
             member->bad = bad;
+            member->unreadable = unreadable;
         }
     }
     return 0;
@@ -480,6 +500,7 @@ int shared_init(struct shared *shared, const struct engine_options *options)
     (void)pthread_rwlock_init(&shared->lock, NULL);
     shared->slots = calloc(slot_count, sizeof *shared->slots);
     shared->bad = calloc(member_count, sizeof *shared->bad);
+    shared->unreadable = calloc(member_count, sizeof *shared->unreadable);
     shared->failed = calloc(member_count, sizeof *shared->failed);
     shared->noted = calloc(member_count, sizeof *shared->noted);
     shared->checkpoint = calloc(member_count, sizeof *shared->checkpoint);
@@ -487,8 +508,8 @@ int shared_init(struct shared *shared, const struct engine_options *options)
     shared->writable = options->writable;
     shared->durable = options->writable && options->supers != NULL;
     shared->view = (struct plan_view){.geometry = options->geometry, .slots = shared->slots};
-    if (shared->slots == NULL || shared->bad == NULL || shared->failed == NULL ||
-        shared->noted == NULL || shared->checkpoint == NULL)
+    if (shared->slots == NULL || shared->bad == NULL || shared->unreadable == NULL ||
+        shared->failed == NULL || shared->noted == NULL || shared->checkpoint == NULL)
         return -ENOMEM;
     memcpy(shared->slots, options->slots, slot_count * sizeof *shared->slots);
     for (uint32_t slot = 0; slot < slot_count; slot++)
@@ -499,13 +520,16 @@ int shared_init(struct shared *shared, const struct engine_options *options)
     init_untrusted(shared, options);
     if (shared->durable && is_degraded(shared))
         shared->failure_round = want_rounds(shared, FAILURE_ROUNDS);
-    return copy_bad_ranges(shared);
+    return make_range_sets(shared);
 }
 
 void shared_clear(struct shared *shared)
 {
     for (uint32_t i = 0; shared->bad != NULL && i < shared->member_count; i++)
         free(shared->bad[i].ranges);
+    for (uint32_t i = 0; shared->unreadable != NULL && i < shared->member_count; i++)
+        free(shared->unreadable[i].ranges);
+    free(shared->unreadable);
     free(shared->slots);
     free(shared->bad);
     free(shared->failed);

@@ -38,9 +38,10 @@ enum failure {
 enum failure shared_fail_member(struct shared *shared, uint32_t io_member);
 bool shared_has_failed(struct shared *shared, uint32_t io_member);
 
-/* Member sectors that can't be read, and those that can again.  Adding returns 0 or -ENOSPC. */
-int shared_bad_add(struct shared *shared, uint32_t io_member, uint64_t start, uint64_t end);
-void shared_bad_remove(struct shared *shared, uint32_t io_member, uint64_t start, uint64_t end);
+/* Member sectors that could not be read.  Returns 0 or -ENOSPC. */
+int shared_unreadable(struct shared *shared, uint32_t io_member, uint64_t start, uint64_t end);
+/* The writes of a batch are over: what they reached can be read again. */
+void shared_written(struct shared *shared, const struct batch *batch);
 
 /* Another member of its slot that is used, or UINT32_MAX; between shared_plan_begin() and
  * shared_plan_end(). */

@@ -78,7 +78,7 @@ static void in_sync_durable(struct task *task)
  * reads behind the end of its members if that isn't a multiple of them. */
 static uint64_t checkpoint_sector(const struct task *task)
 {
-    const uint64_t sector = task->sweep->sector + task->window_start;
+    const uint64_t sector = MIN(task->sweep->sector + task->window_start, task->blocked_at);
     const uint64_t align = MAX(task->lane->engine->options.geometry->chunk_sectors, 8U);
 
     return sector / align * align;
@@ -90,7 +90,8 @@ static void checkpoint_flushed(struct engine_flush *flush, int result)
     const struct engine_sweep *sweep = task->sweep;
     struct shared *shared = &task->lane->engine->shared;
     const uint32_t member = sweep->kind == ENGINE_REBUILD ? sweep->io_member : UINT32_MAX;
-    const bool whole = task->window_start == sweep->sectors;
+    const bool through = task->window_start == sweep->sectors;
+    const bool whole = through && task->blocked_at == UINT64_MAX;
 
     if (result < 0) {
         finish(task, result);
@@ -103,8 +104,8 @@ static void checkpoint_flushed(struct engine_flush *flush, int result)
         return;
     }
     lane_want_commit(task->lane);
-    if (sweep->cancel) {
-        finish(task, -ECANCELED);
+    if (through || sweep->cancel) {
+        finish(task, through ? -EIO : -ECANCELED);
         return;
     }
     task->checkpoint_ns = io_now(task->lane->io);
@@ -127,10 +128,11 @@ static void window_done(struct task *task)
     task->window_start += task->window_sectors;
     if (sweep->kind == ENGINE_REBUILD)
         shared_rebuilt(shared, sweep->io_member, sweep->sector + task->window_start);
-    if (sweep->kind == ENGINE_RESYNC)
-        shared_resynced(shared, task->window_start == sweep->sectors
-                                    ? UINT64_MAX
-                                    : sweep->sector + task->window_start);
+    if (sweep->kind == ENGINE_RESYNC) {
+        const uint64_t up_to =
+            task->window_start == sweep->sectors ? UINT64_MAX : sweep->sector + task->window_start;
+        shared_resynced(shared, MIN(up_to, task->blocked_at));
+    }
     task_release(task);
     task->fine = false;
     if (sweep->progress != NULL)
@@ -168,7 +170,8 @@ static bool gather_rebuilt(struct task *task)
         const uint64_t sector = sweep->sector + task->window_start + piece->request_sector;
         const size_t bytes = piece->sectors * SECTOR_BYTES;
         const bool zeros = contents[0] == 0 && memcmp(contents, contents + 1, bytes - 1) == 0;
-        if (piece->kind == PLAN_UNREADABLE) {
+        const bool doubtful = piece->in_doubt && !task->lane->engine->options.accept_doubt;
+        if (piece->kind == PLAN_UNREADABLE || doubtful) {
             all = false;
             if (sweep->unchecked != NULL)
                 sweep->unchecked(sweep, sector, piece->sectors);
@@ -178,6 +181,15 @@ static bool gather_rebuilt(struct task *task)
         }
     }
     return all;
+}
+
+/* A row whose data can't all be read can't be settled: its parity may be all that is left of it. */
+static void note_blocked(struct task *task)
+{
+    for (uint32_t i = 0; i < task->plan.piece_count && task->blocked_at == UINT64_MAX; i++)
+        if (task->plan.pieces[i].data_lost)
+            task->blocked_at =
+                task->sweep->sector + task->window_start + task->plan.pieces[i].request_sector;
 }
 
 static void window_read(struct task *task)
@@ -203,6 +215,7 @@ static void window_read(struct task *task)
     } else {
         for (uint32_t i = 0; i < task->plan.piece_count; i++)
             check_piece(task, &task->plan.pieces[i]);
+        note_blocked(task);
     }
     task_submit(task, window_written);
 }
@@ -407,6 +420,7 @@ void sweep_start(struct task *task, struct engine_sweep *sweep)
     task->sweep = sweep;
     task->window_start = 0;
     task->window_sectors = 0;
+    task->blocked_at = UINT64_MAX;
     task->fine = false;
     task->pause = (struct io_timer){.fire = pause_over};
     task->started_ns = task->checkpoint_ns = io_now(task->lane->io);

@@ -294,7 +294,7 @@ static void gather_old(struct task *task, const struct unit_work *work)
             const struct plan_chunk *chunk = &work->stripe.chunks[run->first_chunk + i];
             if (!chunk->read)
                 continue;
-            batch_add(&task->batch, IO_READ, chunk->io_member,
+            batch_add(&task->batch, IO_READ, chunk->read_member,
                       work->place.stripe * task->lane->engine->options.geometry->chunk_sectors +
                           run->start,
                       run->end - run->start, old_of(task, work, i, run->start - work->place.row));
@@ -323,7 +323,7 @@ struct run {
     size_t bytes;
 };
 
-/* Data that is lost and not written: from what was read of the row. */
+/* Data that can't be read and isn't written: from what was read of the row. */
 static void recover_data(const struct run *run, uint32_t index)
 {
     const struct lane *lane = run->task->lane;
@@ -333,7 +333,7 @@ static void recover_data(const struct run *run, uint32_t index)
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < run->slot_count; i++) {
-        if (i != index && !run->chunks[i].usable) {
+        if (i != index && !run->chunks[i].readable) {
             other = describe(&run->chunks[i]);
             has_other = true;
         }
@@ -410,7 +410,7 @@ static void compute_parity(struct task *task, const struct unit_work *work)
         switch (planned->method) {
         case PLAN_RECOVER:
             for (uint32_t i = 0; i < run.data_count; i++)
-                if (!run.chunks[i].usable && !run.chunks[i].has_new)
+                if (!run.chunks[i].readable && !run.chunks[i].has_new)
                     recover_data(&run, i);
             generate(&run);
             break;
@@ -514,6 +514,8 @@ static void written(struct task *task)
 {
     struct lane *lane = task->lane;
     struct shared *shared = &lane->engine->shared;
+
+    shared_written(shared, &task->batch);
 
     if (task->batch.failed) {
         for (uint32_t i = 0; i < task->batch.io_count; i++)

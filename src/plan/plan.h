@@ -17,8 +17,12 @@
 struct plan_member {
     uint32_t io_member;       /* its index in I/O requests */
     uint64_t in_sync_sectors; /* usable below this member sector; UINT64_MAX: everywhere, 0: not */
-    const struct range_set *bad; /* member sectors that can't be read, or NULL */
-    bool write_mostly;           /* in mirrors: only when no other copy can be had */
+    /* Member sectors, or NULL: those that its bad-block log names, which are neither read nor
+     * written, for the log goes on to name them; and those that could not be read, but may be
+     * written. */
+    const struct range_set *bad;
+    const struct range_set *unreadable;
+    bool write_mostly; /* in mirrors: only when no other copy can be had */
 };
 
 /* Who can serve a slot: the member itself and, while it is being replaced, another. */
@@ -68,6 +72,7 @@ struct plan_piece {
     uint32_t io_member;      /* PLAN_DIRECT: where to read it */
     uint64_t member_sector;  /* on every member of the row; not in mirrors' PLAN_CHECK */
     bool in_doubt;           /* PLAN_RECONSTRUCT, PLAN_CHECK: parity that isn't trusted */
+    bool data_lost;          /* PLAN_CHECK, PLAN_UNCHECKED: some data of the row is */
 
     /* PLAN_RECONSTRUCT: sources[first_source .. + source_count) determine the chunk.
      * PLAN_CHECK: they are all that is left of the row, or the copies, and say too much; of

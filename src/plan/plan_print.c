@@ -129,6 +129,8 @@ static void print_chunk(const struct plan_chunk *chunk, struct text *out)
         text_add(out, " member %u:", chunk->io_member);
     else
         text_add(out, " members %u and %u:", chunk->io_member, chunk->copy_member);
+    if (chunk->usable && !chunk->readable)
+        text_add(out, " unreadable,");
     for (uint32_t i = 0; i < ARRAY_COUNT(flags); i++) {
         if (!flags[i].set)
             continue;

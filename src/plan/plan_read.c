@@ -26,7 +26,9 @@ const struct plan_member *plan_serving(const struct plan_view *view, uint32_t sl
         if (member->in_sync_sectors <= member_sector)
             continue;
         const uint64_t in_sync = MIN(none_run, member->in_sync_sectors - member_sector);
-        const bool bad = range_set_contains(member->bad, member_sector, in_sync, &same);
+        bool bad = range_set_contains(member->bad, member_sector, in_sync, &same);
+        if (!bad)
+            bad = range_set_contains(member->unreadable, member_sector, same, &same);
         if (!bad) {
             *run = same;
             return member;
@@ -114,6 +116,7 @@ uint32_t plan_collect_row(const struct plan_view *view, const struct plan_reques
             plan_serving(view, source.slot, piece->member_sector, &piece->sectors);
         if (member == NULL) {
             lost++;
+            piece->data_lost = piece->data_lost || source.role == PLAN_ROLE_DATA;
             piece->has_other_lost = true;
             piece->other_role = source.role;
             piece->other_exponent = source.exponent;

@@ -39,12 +39,13 @@ struct planner {
 /* A run's chunks, counted: what decides which methods there are. */
 struct tally {
     uint32_t kept; /* data that isn't written */
-    uint32_t kept_lost;
-    uint32_t new_lost; /* data that is written, but not to its member */
-    uint32_t parities; /* usable */
+    uint32_t kept_unreadable;
+    uint32_t new_unreadable; /* data that is written */
+    uint32_t parities;       /* usable */
+    uint32_t parities_readable;
 };
 
-/* Whether a member is usable at member_sector.  *run, which is the limit on entry, becomes the
+/* Whether a member takes writes at member_sector.  *run, which is the limit on entry, becomes the
  * number of sectors for which the answer stays the same. */
 static bool member_usable(const struct plan_member *member, uint64_t member_sector, uint64_t *run)
 {
@@ -67,6 +68,10 @@ static void find_members(const struct plan_slot *slot, uint64_t member_sector,
         else
             chunk->io_member = member->io_member;
         chunk->usable = true;
+        if (range_set_contains(member->unreadable, member_sector, *run, run) || chunk->readable)
+            continue;
+        chunk->read_member = member->io_member;
+        chunk->readable = true;
     }
 }
 
@@ -129,7 +134,8 @@ static bool continues(const struct planner *planner, const struct plan_row_run *
         const struct plan_chunk *a = &chunks[before->first_chunk + i];
         const struct plan_chunk *b = &chunks[run->first_chunk + i];
         if (a->usable != b->usable || a->io_member != b->io_member ||
-            a->copy_member != b->copy_member || a->has_new != b->has_new)
+            a->copy_member != b->copy_member || a->has_new != b->has_new ||
+            a->readable != b->readable || a->read_member != b->read_member)
             return false;
     }
     return true;
@@ -155,6 +161,7 @@ static uint32_t add_run(const struct planner *planner, uint32_t row)
     for (uint32_t i = 0; i < g->slot_count; i++) {
         find_members(&planner->view->slots[chunks[i].slot], member_sector, &chunks[i], &same);
         run->lost_count += !chunks[i].usable;
+        run->unreadable_count += !chunks[i].readable;
     }
     run->trusted = !range_set_contains(planner->view->untrusted, member_sector, same, &same);
     run->end = row + (uint32_t)same;
@@ -174,11 +181,12 @@ static struct tally count_chunks(const struct planner *planner, const struct pla
     for (uint32_t i = 0; i < planner->view->geometry->slot_count; i++) {
         if (chunks[i].role != PLAN_ROLE_DATA) {
             tally.parities += chunks[i].usable;
+            tally.parities_readable += chunks[i].readable;
         } else if (chunks[i].has_new) {
-            tally.new_lost += !chunks[i].usable;
+            tally.new_unreadable += !chunks[i].readable;
         } else {
             tally.kept++;
-            tally.kept_lost += !chunks[i].usable;
+            tally.kept_unreadable += !chunks[i].readable;
         }
     }
     return tally;
@@ -188,20 +196,25 @@ static struct tally count_chunks(const struct planner *planner, const struct pla
 static bool method_serves(enum plan_method method, const struct plan_row_run *run,
                           const struct tally *tally, uint32_t redundancy)
 {
+    const bool rmw =
+        run->trusted && tally->new_unreadable == 0 && tally->parities_readable == tally->parities;
+    const bool recover = tally->kept_unreadable + tally->new_unreadable <= tally->parities_readable;
+
     if (run->lost_count > redundancy || tally->parities == 0)
         return method == (run->lost_count > redundancy ? PLAN_IMPOSSIBLE : PLAN_DATA_ONLY);
     switch (method) {
     case PLAN_FULL:
         return tally->kept == 0;
     case PLAN_RCW:
-        return tally->kept > 0 && tally->kept_lost == 0;
+        return tally->kept > 0 && tally->kept_unreadable == 0;
     case PLAN_RMW:
-        return run->trusted && tally->new_lost == 0;
+        return rmw;
     case PLAN_RECOVER:
-        return tally->kept_lost > 0;
+        return tally->kept_unreadable > 0 && recover;
     case PLAN_DATA_ONLY:
-    case PLAN_IMPOSSIBLE:
         return false;
+    case PLAN_IMPOSSIBLE:
+        return tally->kept_unreadable > 0 && !recover && !rmw;
     }
     return false;
 }
@@ -218,10 +231,10 @@ static bool method_reads(enum plan_method method, const struct plan_row_run *run
     case PLAN_RCW:
         return chunk->role == PLAN_ROLE_DATA && !chunk->has_new;
     case PLAN_RMW:
-        return chunk->usable && (chunk->role != PLAN_ROLE_DATA || chunk->has_new);
+        return chunk->readable && (chunk->role != PLAN_ROLE_DATA || chunk->has_new);
     case PLAN_RECOVER:
         /* One lost chunk is found from P; Q is needed for a second, or where P is the second. */
-        return chunk->usable && (chunk->role != PLAN_ROLE_Q || run->lost_count > 1);
+        return chunk->readable && (chunk->role != PLAN_ROLE_Q || run->unreadable_count > 1);
     }
     return false;
 }
@@ -264,7 +277,7 @@ static uint32_t reads_begun(const struct planner *planner, const struct plan_row
         if (!method_reads(method, run, chunk))
             continue;
         const struct plan_chunk *above = touches ? &chunks[before->first_chunk + i] : NULL;
-        begun += above == NULL || above->io_member != chunk->io_member ||
+        begun += above == NULL || above->read_member != chunk->read_member ||
                  !method_reads(before_method, before, above);
     }
     return begun;
@@ -340,7 +353,7 @@ static uint32_t ios_begun(const struct plan_chunk *above, const struct plan_chun
     uint32_t begun = 0;
 
     if (chunk->read)
-        begun += above == NULL || !above->read || above->io_member != chunk->io_member;
+        begun += above == NULL || !above->read || above->read_member != chunk->read_member;
     if (chunk->write)
         begun += !writes_to(above, chunk->io_member);
     if (chunk->write && chunk->copy_member != UINT32_MAX)

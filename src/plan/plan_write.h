@@ -46,10 +46,12 @@ struct plan_chunk {
     uint32_t slot;
     enum plan_role role;
     uint32_t exponent;    /* of data in Q */
-    uint32_t io_member;   /* of a usable slot: the first member that can be had */
+    uint32_t io_member;   /* of a usable slot: the first member that takes writes */
     uint32_t copy_member; /* a second one, which takes the same writes; UINT32_MAX: none.  Of a
                            * member and its replacement, both keep up until one leaves. */
-    bool usable;          /* its member can be read and written in these rows */
+    uint32_t read_member; /* of a readable one: the first that can be read */
+    bool usable;          /* a member takes writes in these rows */
+    bool readable;        /* and one can be read; never without the former */
     bool has_new;         /* data that the caller brings */
     bool read;            /* its old contents are needed */
     bool write;           /* it gets new contents */
@@ -59,10 +61,11 @@ struct plan_row_run {
     uint32_t start; /* rows [start, end) of the chunk */
     uint32_t end;
     enum plan_method method;
-    bool trusted;         /* parity matches the data as it stands */
-    bool in_doubt;        /* PLAN_RECOVER from parity that isn't trusted: nothing better is left */
-    uint32_t lost_count;  /* chunks of the row that aren't usable */
-    uint32_t first_chunk; /* chunks[first_chunk .. + slot_count) */
+    bool trusted;        /* parity matches the data as it stands */
+    bool in_doubt;       /* PLAN_RECOVER from parity that isn't trusted: nothing better is left */
+    uint32_t lost_count; /* chunks of the row that aren't usable */
+    uint32_t unreadable_count; /* that aren't readable, the lost ones among them */
+    uint32_t first_chunk;      /* chunks[first_chunk .. + slot_count) */
     /* The planner's own, by method: how many reads later runs have to begin if this one takes
      * it; UINT32_MAX for a method that isn't among those that read the fewest sectors. */
     uint32_t later_reads[PLAN_METHODS];
@@ -83,8 +86,7 @@ struct plan_stripe {
 /* Plan the write of spans[count] into a stripe.  Spans of one chunk don't overlap; any order.
  *
  * The view is that of reading, with two differences: a member that is being rebuilt counts as
- * usable below its in_sync_sectors only, and a bad block makes its rows unusable for reading
- * and writing alike.
+ * usable below its in_sync_sectors only, and what couldn't be read is written all the same.
  *
  * Returns 0; -EIO when a run is PLAN_IMPOSSIBLE (the plan is filled, nothing of it may be
  * run); -ENOSPC when the arrays are too small. */

@@ -839,8 +839,13 @@ static void work(struct worker *worker, uint32_t unit)
     if (claim->kind == CLAIM_WRITE && draw(worker, 2) == 0)
         shared_carry(&shared, claim);
     work_done[unit]++;
-    MUST(shared_bad_add(&shared, 3, unit * 16, unit * 16 + 1 + draw(worker, 8)) == 0);
-    shared_bad_remove(&shared, 3, unit * 16, unit * 16 + 8);
+    struct member_io io = {
+        .request = {.kind = IO_WRITE, .member = 3},
+          .member_sector = unit * 16, .sectors = 8
+    };
+    const struct batch batch = {.ios = &io, .io_count = 1};
+    MUST(shared_unreadable(&shared, 3, unit * 16, unit * 16 + 1 + draw(worker, 8)) == 0);
+    shared_written(&shared, &batch);
     while (!list_empty(&claim->carried)) {
         struct claim *other = CONTAINER_OF(claim->carried.next, struct claim, link);
         list_remove(&other->link);

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The random driver finds faults that are planted for it: those of faults.txt, one at a time.
+
+Each is planted in a copy of its source file, compiled as the build compiles that file, and linked
+into a driver of its own, in front of the engine.  A judge that finds nothing proves nothing."""
+import json
+import os
+import re
+import shlex
+import subprocess
+import tempfile
+import time
+
+import runner
+import tap
+
+SEEDS = 20000
+SECONDS = 120
+BUILD = os.environ["BRAID_BUILD"]
+FAULTS = runner.SOURCE / "tests" / "sim" / "faults.txt"
+
+
+class Fault:
+    def __init__(self, block):
+        self.name, self.what = block[0].split(": ", 1)
+        self.path = block[1]
+        self.changes = []  # (old lines, new lines)
+        for line in block[2:]:
+            kind, text = line[0], line[2:]
+            if kind == "-" and (not self.changes or self.changes[-1][1]):
+                self.changes.append(([], []))
+            self.changes[-1][kind == "+"].append(text)
+
+    def plant(self):
+        """The file's text with the fault in it."""
+        lines = (runner.SOURCE / self.path).read_text().splitlines()
+        for old, new in self.changes:
+            at = [i for i in range(len(lines) - len(old) + 1)
+                  if all(line.lstrip().startswith(text) if text.endswith("(") else
+                         line.strip() == text
+                         for line, text in zip(lines[i:], old))]
+            if len(at) != 1:
+                raise AssertionError(f"{old[0]!r} stands in {self.path} {len(at)} times")
+            first = at[0]
+            # A last line that ends with "(" goes on as it did.
+            tail = ""
+            if old[-1].endswith("("):
+                tail = lines[first + len(old) - 1].lstrip()[len(old[-1]):]
+            lines[first:first + len(old)] = new[:-1] + [new[-1] + tail]
+        return "\n".join(lines) + "\n"
+
+
+def read_faults():
+    blocks = [block.splitlines() for block in FAULTS.read_text().strip().split("\n\n")]
+    return [Fault(block) for block in blocks if len(block) > 2 and block[1].startswith("src/")]
+
+
+def compile_command(path):
+    """How the build compiles that file, as words."""
+    with open(os.path.join(BUILD, "compile_commands.json")) as file:
+        for entry in json.load(file):
+            if os.path.abspath(os.path.join(BUILD, entry["file"])) == str(runner.SOURCE / path):
+                return shlex.split(entry["command"])
+    raise AssertionError(f"{path} isn't compiled")
+
+
+def link_command():
+    """How the build links the driver, as words."""
+    commands = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", "tests/sim/test_crash"],
+                              capture_output=True, text=True, check=True).stdout
+    return shlex.split(commands.strip().splitlines()[-1])
+
+
+def build(fault, folder):
+    """A driver with that fault; returns its path."""
+    source = os.path.join(folder, os.path.basename(fault.path))
+    planted = os.path.join(folder, "planted.o")
+    driver = os.path.join(folder, "driver")
+    with open(source, "w") as file:
+        file.write(fault.plant())
+    words = compile_command(fault.path)
+    for option, value in (("-o", planted), ("-MF", planted + ".d"), ("-c", source)):
+        words[words.index(option) + 1] = value
+    words.insert(1, f"-I{runner.SOURCE / os.path.dirname(fault.path)}")
+    subprocess.run(words + ["-w"], cwd=BUILD, check=True)
+    words = link_command()
+    words[words.index("-o") + 1] = driver
+    first = next(i for i, word in enumerate(words) if word.endswith(".o"))
+    words.insert(first, planted)
+    subprocess.run(words, cwd=BUILD, check=True)
+    return driver
+
+
+def seeds_until_found(driver, first):
+    """How many seeds it took, or None."""
+    deadline = time.monotonic() + SECONDS
+    process = subprocess.Popen([driver, "--from", str(first), "--count", str(SEEDS)],
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        for line in process.stdout:
+            found = re.search(r"--seed (\d+)", line)
+            if found:
+                return int(found.group(1)) - first + 1
+            if time.monotonic() > deadline:
+                return None
+        return None
+    finally:
+        process.kill()
+        process.wait()
+
+
+def main():
+    first = runner.seed() % 1000000
+    tap.say(f"seeds from {first} on")
+    found = 0
+    faults = read_faults()
+    for fault in faults:
+        with tap.case(f"{fault.name}: {fault.what}"), tempfile.TemporaryDirectory() as folder:
+            count = seeds_until_found(build(fault, folder), first)
+            tap.equal(count is not None, True, f"found within {SEEDS} seeds")
+            tap.say(f"after {count} seeds")
+            found += 1
+    tap.say(f"{found} of {len(faults)} found")
+    tap.done()
+
+
+main()

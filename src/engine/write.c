@@ -130,7 +130,7 @@ static void stage_write(const struct task *task, const struct unit_work *work,
 static struct claim *next_claim(const struct unit_work *work, const struct claim *claim)
 {
     const struct list_node *head = &work->claim->carried;
-    const struct list_node *next = claim == work->claim ? head->next : claim->link.next;
+    struct list_node *next = claim == work->claim ? head->next : claim->link.next;
 
     return next != head ? CONTAINER_OF(next, struct claim, link) : NULL;
 }

@@ -2,7 +2,6 @@
 """braid add, fail and remove on arrays at rest: who is what afterwards, what is refused, and how it
 is taken back.  tests/interop asks the kernel."""
 import fcntl
-import hashlib
 import json
 import os
 import struct
@@ -10,42 +9,19 @@ import struct
 import golden
 import jsonschema
 import mdcraft
+import own_array
 import runner
 import tap
+from own_array import hashes
 
-MEMBER_BYTES = 4 << 20
 F_OFD_SETLK = 37
 
 with open(runner.SOURCE / "docs/schema/change.schema.json") as schema_file:
     SCHEMA = json.load(schema_file)
 
 
-class Array:
-    """A RAID of sparse members in a folder of its own, made by braid."""
-
-    def __init__(self, *options, count=3):
-        self.options = options
-        self.count = count
-
-    def __enter__(self):
-        self.context = golden.folder()
-        self.folder = self.context.__enter__()
-        self.members = [self.new_member() for _ in range(self.count)]
-        tap.equal(self.run("create", *self.options, *self.members).code, 0, "create")
-        return self
-
-    def __exit__(self, *details):
-        return self.context.__exit__(*details)
-
-    def new_member(self, size=MEMBER_BYTES):
-        path = os.path.join(self.folder, f"m{len(os.listdir(self.folder))}")
-        with open(path, "xb") as file:
-            file.truncate(size)
-        return path
-
-    def run(self, command, *arguments):
-        return runner.braid(command, "--json", "--undo-dir", os.path.join(self.folder, "undo"),
-                            *arguments)
+class Array(own_array.Array):
+    """With the change as the schema has it."""
 
     def change(self, command, *arguments):
         result = self.run(command, *arguments)
@@ -53,18 +29,6 @@ class Array:
         report = json.loads(result.out)
         jsonschema.validate(report, SCHEMA)
         return report
-
-    def states(self, *members):
-        result = runner.braid("detail", "--json", *(members or self.members))
-        return {m["member"]: m["state"] for m in json.loads(result.out)["members"]}
-
-
-def hashes(paths):
-    result = []
-    for path in paths:
-        with open(path, "rb") as file:
-            result.append(hashlib.sha256(file.read()).hexdigest())
-    return result
 
 
 def refused(result, code, *words):

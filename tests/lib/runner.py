@@ -49,7 +49,8 @@ def environment(**changes):
 def run(*arguments, env=None, timeout_s=TIMEOUT_S, **options):
     """Run any command and wait for it; options go to subprocess.run."""
     arguments = [str(a) for a in arguments]
-    options.setdefault("stdin", subprocess.DEVNULL)
+    if "input" not in options:
+        options.setdefault("stdin", subprocess.DEVNULL)
     options.setdefault("stdout", subprocess.PIPE)
     options.setdefault("stderr", subprocess.PIPE)
     done = subprocess.run(arguments, env=env or environment(), timeout=timeout_s,

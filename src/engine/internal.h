@@ -175,6 +175,7 @@ struct shared {
     bool writable;
     bool durable;      /* there are superblocks to note things in */
     bool array_failed; /* it takes no writes any more */
+    bool lost_noted;   /* superblocks know of those that were lost before, or will in time */
 
     /* What has to be durable. */
     enum activity activity;

@@ -166,6 +166,25 @@ static enum failure note_failure(struct shared *shared, uint32_t io_member, bool
     return first ? FAILURE_FATAL : FAILURE_BORNE;
 }
 
+/* Who was lost before the array was opened misses what is written: that waits until the others are
+ * two events ahead, as it does when one fails (D5). */
+static bool note_lost(struct shared *shared)
+{
+    if (shared->lost_noted || !shared->durable || shared->array_failed)
+        return false;
+    shared->lost_noted = true;
+    shared->failure_round = want_rounds(shared, FAILURE_ROUNDS);
+    return true;
+}
+
+bool shared_note_lost(struct shared *shared)
+{
+    change_begin(shared);
+    const bool new = note_lost(shared);
+    change_end(shared);
+    return new;
+}
+
 enum failure shared_fail_member(struct shared *shared, uint32_t io_member)
 {
     enum failure failure = FAILURE_KNOWN;
@@ -263,6 +282,7 @@ enum entry shared_write_begin(struct shared *shared, struct lane *lane)
     if (shared->array_failed) {
         entry = ENTRY_FAILED;
     } else if (shared->durable) {
+        (void)note_lost(shared);
         switch (shared->activity) {
         case ACTIVITY_CLEAN:
             shared->activity = ACTIVITY_ACTIVATING;
@@ -421,7 +441,7 @@ void shared_round_end(struct shared *shared)
 /* ---- life ---- */
 
 /* Whether a slot has nobody in sync.  Who isn't there may come back, and what it says of itself isn't
- * known: writes wait until the others are two events ahead, as they do when one fails (D5). */
+ * known. */
 static bool is_degraded(const struct shared *shared)
 {
     for (uint32_t slot = 0; slot < shared->view.geometry->slot_count; slot++) {
@@ -518,8 +538,7 @@ int shared_init(struct shared *shared, const struct engine_options *options)
             shared->checkpoint[member->io_member] = member->in_sync_sectors;
         }
     init_untrusted(shared, options);
-    if (shared->durable && is_degraded(shared))
-        shared->failure_round = want_rounds(shared, FAILURE_ROUNDS);
+    shared->lost_noted = !is_degraded(shared);
     return make_range_sets(shared);
 }
 

@@ -37,6 +37,9 @@ enum failure {
 /* A member isn't used any more: it failed, or was replaced. */
 enum failure shared_fail_member(struct shared *shared, uint32_t io_member);
 bool shared_has_failed(struct shared *shared, uint32_t io_member);
+/* Something is about to be written that members miss which were lost before the array was opened:
+ * superblocks are to say so.  Returns whether there is something new to say. */
+bool shared_note_lost(struct shared *shared);
 
 /* Member sectors that could not be read.  Returns 0 or -ENOSPC. */
 int shared_unreadable(struct shared *shared, uint32_t io_member, uint64_t start, uint64_t end);

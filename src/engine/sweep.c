@@ -217,6 +217,8 @@ static void window_read(struct task *task)
             check_piece(task, &task->plan.pieces[i]);
         note_blocked(task);
     }
+    if (task->batch.io_count > 0 && shared_note_lost(&task->lane->engine->shared))
+        lane_want_commit(task->lane);
     task_submit(task, window_written);
 }
 

@@ -19,7 +19,6 @@
 enum {
     IO_BUFFERS_MAX = 512,
     IO_SECTORS_MAX = 1 << 11, /* 1 MiB */
-    FINE_SECTORS = 8,         /* 4 KiB: what the page cache reads at least */
 };
 
 int batch_init(struct batch *batch, struct lane *lane, uint32_t member_count, uint32_t capacity,

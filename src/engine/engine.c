@@ -20,7 +20,6 @@ enum {
     PIECE_SECTORS_MAX = 1 << 11, /* 1 MiB */
     DEFAULT_DEPTH = 4,
     UNITS_PER_TASK_MAX = 64,
-    MEND_SECTORS = 8,
 };
 
 #define DEFAULT_TIMEOUT_NS 30000000000ULL
@@ -34,7 +33,7 @@ static void find_limits(struct engine *engine)
     const uint64_t volume = g->volume_sectors;
     const uint64_t rows = MAX(volume * g->slot_count, (uint64_t)1);
     const uint64_t block = write_block_sectors(&engine->units);
-    const uint64_t mend = (uint64_t)(MEND_SECTORS + 1) * (g->slot_count + 2);
+    const uint64_t mend = (uint64_t)(FINE_SECTORS + 1) * (g->slot_count + 2);
 
     /* Pieces of this size keep the sources of a row within bounds. */
     engine->piece_sectors =

@@ -28,6 +28,7 @@
 #define SECTOR_BYTES 512
 #define UNIT_NONE    UINT64_MAX
 #define ROUND_NEVER  UINT64_MAX
+#define FINE_SECTORS 8 /* 4 KiB: what the page cache reads at least */
 
 struct lane;
 struct task;
@@ -211,10 +212,14 @@ struct mend {
     uint32_t slot;
     uint64_t member_sector;
     uint64_t sectors;
+    uint64_t bad_sector; /* of these, what could not be read */
+    uint64_t bad_sectors;
+    uint32_t tries; /* it was written so often, and could not be read back */
 };
 
 enum {
     MENDS_MAX = 64,
+    MEND_TRIES = 8,
     TASK_CLAIMS = 256,         /* units that a task owns at a time */
     FINE_WINDOW_SECTORS = 128, /* of a window, or rows, that is looked at in small pieces */
 };

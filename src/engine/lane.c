@@ -280,11 +280,34 @@ bool error_is_member_wide(int error)
            error == -EBADF || error == -ENOTCONN || error == -ESTALE;
 }
 
+/* Let what is bad be written again: with all of its block if the task owns that, for less could not be
+ * read afterwards either. */
+static void want_mended(struct task *task, uint32_t member, uint64_t start, uint64_t end)
+{
+    const struct engine *engine = task->lane->engine;
+    const bool whole = engine->units.sectors % FINE_SECTORS == 0;
+
+    while (start < end && task->mend_count < MENDS_MAX) {
+        const uint64_t block = start / FINE_SECTORS * FINE_SECTORS;
+        const uint64_t block_end =
+            MIN(block + FINE_SECTORS, engine->options.geometry->member_sectors);
+        const uint64_t next = MIN(block + FINE_SECTORS, end);
+        task->mends[task->mend_count++] = (struct mend){
+            .io_member = member,
+            .slot = engine->slot_of_member[member],
+            .member_sector = whole ? block : start,
+            .sectors = whole ? MAX(block_end, next) - block : next - start,
+            .bad_sector = start,
+            .bad_sectors = next - start,
+        };
+        start = next;
+    }
+}
+
 /* Note the sectors of a small read as bad. */
 static void range_is_bad(struct task *task, const struct member_io *io, bool mend)
 {
     struct lane *lane = task->lane;
-    const struct engine *engine = lane->engine;
     const uint32_t member = io->request.member;
 
     if (shared_unreadable(&lane->engine->shared, member, io->member_sector,
@@ -297,13 +320,8 @@ static void range_is_bad(struct task *task, const struct member_io *io, bool men
                                               .error = io->result,
                                               .member_sector = io->member_sector,
                                               .sectors = io->sectors});
-    if (mend && engine->options.writable && task->mend_count < MENDS_MAX)
-        task->mends[task->mend_count++] = (struct mend){
-            .io_member = member,
-            .slot = engine->slot_of_member[member],
-            .member_sector = io->member_sector,
-            .sectors = io->sectors,
-        };
+    if (mend && lane->engine->options.writable)
+        want_mended(task, member, io->member_sector, io->member_sector + io->sectors);
 }
 
 void task_read_failed(struct task *task, bool mend)

@@ -222,6 +222,13 @@ int shared_unreadable(struct shared *shared, uint32_t io_member, uint64_t start,
     return result;
 }
 
+void shared_readable(struct shared *shared, uint32_t io_member, uint64_t start, uint64_t end)
+{
+    change_begin(shared);
+    (void)range_set_remove(&shared->unreadable[io_member], start, end); /* no room: it stays */
+    change_end(shared);
+}
+
 void shared_written(struct shared *shared, const struct batch *batch)
 {
     if (!atomic_load(&shared->some_unreadable))

@@ -41,8 +41,9 @@ bool shared_has_failed(struct shared *shared, uint32_t io_member);
  * superblocks are to say so.  Returns whether there is something new to say. */
 bool shared_note_lost(struct shared *shared);
 
-/* Member sectors that could not be read.  Returns 0 or -ENOSPC. */
+/* Member sectors that could not be read, and those that can again.  The first returns 0 or -ENOSPC. */
 int shared_unreadable(struct shared *shared, uint32_t io_member, uint64_t start, uint64_t end);
+void shared_readable(struct shared *shared, uint32_t io_member, uint64_t start, uint64_t end);
 /* The writes of a batch are over: what they reached can be read again. */
 void shared_written(struct shared *shared, const struct batch *batch);
 

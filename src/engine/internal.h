@@ -256,6 +256,7 @@ struct task {
     void (*mended)(struct task *task);
 
     /* Sweeping. */
+    bool gave_up; /* something can't be rebuilt */
     struct io_timer pause;
     uint64_t started_ns;
     uint64_t checkpoint_ns; /* the last one */

@@ -104,8 +104,8 @@ static void checkpoint_flushed(struct engine_flush *flush, int result)
         return;
     }
     lane_want_commit(task->lane);
-    if (through || sweep->cancel) {
-        finish(task, through ? -EIO : -ECANCELED);
+    if (through || sweep->cancel || task->gave_up) {
+        finish(task, through || task->gave_up ? -EIO : -ECANCELED);
         return;
     }
     task->checkpoint_ns = io_now(task->lane->io);
@@ -209,7 +209,8 @@ static void window_read(struct task *task)
     if (sweep->kind == ENGINE_REBUILD) {
         if (!gather_rebuilt(task)) {
             task_release(task);
-            finish(task, -EIO);
+            task->gave_up = true;
+            checkpoint(task); /* what was rebuilt up to here stays so */
             return;
         }
     } else {
@@ -423,6 +424,7 @@ void sweep_start(struct task *task, struct engine_sweep *sweep)
     task->window_start = 0;
     task->window_sectors = 0;
     task->blocked_at = UINT64_MAX;
+    task->gave_up = false;
     task->fine = false;
     task->pause = (struct io_timer){.fire = pause_over};
     task->started_ns = task->checkpoint_ns = io_now(task->lane->io);

@@ -356,7 +356,7 @@ static void pause_over(struct io_timer *timer)
 {
     struct task *task = CONTAINER_OF(timer, struct task, pause);
 
-    task_yield(task, take_window);
+    task_yield(task, next_window);
 }
 
 /* How long what has been done so far has to take at that rate. */
@@ -376,19 +376,19 @@ static void next_window(struct task *task)
     struct io *io = task->lane->io;
     const struct engine_sweep *sweep = task->sweep;
     const uint64_t now_ns = io_now(io);
+    const bool over = task->window_start == sweep->sectors || sweep->cancel;
 
-    if (moves_on(sweep) && (task->window_start == sweep->sectors || sweep->cancel ||
-                            now_ns >= task->checkpoint_ns + CHECKPOINT_NS)) {
+    if (due_ns(task) > now_ns && !sweep->cancel) { /* behind the last window, too */
+        task->pause.at_ns = due_ns(task);
+        io_timer_start(io, &task->pause);
+        return;
+    }
+    if (moves_on(sweep) && (over || now_ns >= task->checkpoint_ns + CHECKPOINT_NS)) {
         checkpoint(task);
         return;
     }
-    if (task->window_start == sweep->sectors || sweep->cancel) {
+    if (over) {
         finish(task, task->window_start == sweep->sectors ? 0 : -ECANCELED);
-        return;
-    }
-    if (due_ns(task) > now_ns) {
-        task->pause.at_ns = due_ns(task);
-        io_timer_start(io, &task->pause);
         return;
     }
     take_window(task);

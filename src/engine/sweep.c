@@ -237,11 +237,10 @@ static void plan_window(struct task *task)
     task->batch.fine = task->fine;
     shared_plan_begin(shared);
     if (sweep->kind == ENGINE_REBUILD)
-        planned = plan_rebuild(&shared->view, engine->slot_of_member[sweep->io_member], at,
-                               task->owned_sectors, engine->piece_sectors, &task->plan);
+        planned = plan_rebuild(&shared->view, engine->slot_of_member[sweep->io_member], at, limit,
+                               engine->piece_sectors, &task->plan);
     else
-        planned =
-            plan_check(&shared->view, at, task->owned_sectors, engine->piece_sectors, &task->plan);
+        planned = plan_check(&shared->view, at, limit, engine->piece_sectors, &task->plan);
     shared_plan_end(shared);
     task->window_sectors = planned;
     if (sweep->kind == ENGINE_REBUILD)

@@ -64,7 +64,6 @@ enum {
         {"layout", required_argument, NULL, OPTION_LAYOUT},                                        \
         {"metadata", required_argument, NULL, OPTION_METADATA},                                    \
         {"missing", required_argument, NULL, OPTION_MISSING},                                      \
-        {"shared", no_argument, NULL, OPTION_SHARED},                                              \
     {                                                                                              \
         "io-timeout", required_argument, NULL, OPTION_TIMEOUT                                      \
     }
@@ -75,8 +74,14 @@ enum {
     "                      level=5,layout=left-symmetric,chunk=64K,offset=2048s,size=...\n"        \
     "  --layout NAME       original or alternate: RAID 0 whose metadata doesn't tell\n"            \
     "  --metadata VERSION  which superblock to believe: 0.90, 1.0, 1.1 or 1.2\n"                   \
-    "  --shared            go on though somebody is writing to a member\n"                         \
     "  --io-timeout SEC    give up a member that doesn't answer for so long (30)\n"
+
+/* For those that read. */
+#define SHARED_LONG_OPTION                                                                         \
+    {                                                                                              \
+        "shared", no_argument, NULL, OPTION_SHARED                                                 \
+    }
+#define SHARED_HELP "  --shared            go on though somebody is writing to a member\n"
 
 void open_options_init(struct open_options *options, int argc);
 void open_options_free(struct open_options *options);

@@ -105,6 +105,7 @@ static int run(int argc, char **argv)
         {"json",  no_argument, NULL, OPTION_JSON },
         {"mdadm", no_argument, NULL, OPTION_MDADM},
         OPEN_LONG_OPTIONS,
+        SHARED_LONG_OPTION,
         {NULL,    0,           NULL, 0           },
     };
     struct open_options open;
@@ -161,7 +162,7 @@ const struct command command_detail = {
             "who is in which slot, who is missing, out of date or being rebuilt, what is in\n"
             "doubt.  Nothing is written.\n\n"
             "  --json              one JSON object (docs/schema/detail.schema.json)\n"
-            "  --mdadm             in the form of `mdadm --detail`\n" OPEN_HELP "\n"
+            "  --mdadm             in the form of `mdadm --detail`\n" OPEN_HELP SHARED_HELP "\n"
             "exit codes: 0 fine, 3 degraded or in doubt, 4 can't start, 1 a member can't be\n"
             "read, 2 usage, 6 somebody is writing to a member\n",
     .run = run,

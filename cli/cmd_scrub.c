@@ -220,6 +220,7 @@ static bool parse(struct scrubbing *scrubbing, int argc, char **argv)
         {"force",     no_argument,       NULL, OPTION_FORCE },
         {"speed-max", required_argument, NULL, OPTION_SPEED },
         OPEN_LONG_OPTIONS,
+        SHARED_LONG_OPTION,
         {NULL,        0,                 NULL, 0            },
     };
     int option;
@@ -280,18 +281,19 @@ out:
 const struct command command_scrub = {
     .name = "scrub",
     .summary = "whether data and parity, or copies, agree",
-    .help =
-        "usage: braid scrub [OPTIONS] MEMBER...\n\n"
-        "Reads all of the array that the members make and compares data with parity (levels\n"
-        "4, 5, 6) or copies with each other (1, 10).  Tells where they don't agree, as\n"
-        "ranges of the array, and which member is the wrong one where that can be known.\n"
-        "Nothing is written, but with --repair.\n\n"
-        "  --repair            write what is wrong anew: the member that can be known to be\n"
-        "                      wrong; else parity from the data, or all copies from the first\n"
-        "  --force             repair though the array was degraded and not stopped cleanly\n"
-        "  --json              one JSON object (docs/schema/scrub.schema.json)\n"
-        "  --quiet             no progress\n" OPEN_HELP "\n"
-        "exit codes: 0 all agrees, or was repaired, 5 mismatches, 1 something could not be read or compared,\n"
-        "2 usage, 6 somebody is writing to a member, 130 interrupted\n",
+    .help = "usage: braid scrub [OPTIONS] MEMBER...\n\n"
+            "Reads all of the array that the members make and compares data with parity (levels\n"
+            "4, 5, 6) or copies with each other (1, 10).  Tells where they don't agree, as\n"
+            "ranges of the array, and which member is the wrong one where that can be known.\n"
+            "Nothing is written, but with --repair.\n\n"
+            "  --repair            write what is wrong anew: the member that can be known to be\n"
+            "                      wrong; else parity from the data, or all copies from the first\n"
+            "  --force             repair though the array was degraded and not stopped cleanly\n"
+            "  --speed-max SIZE    at most so many bytes of each member a second (10M)\n"
+            "  --json              one JSON object (docs/schema/scrub.schema.json)\n"
+            "  --quiet             no progress\n" OPEN_HELP SHARED_HELP "\n"
+            "exit codes: 0 all agrees, or was repaired, 5 mismatches, 1 something could not be\n"
+            "read or compared, 2 usage, 6 refused (somebody uses a member, data is in doubt), 130\n"
+            "interrupted\n",
     .run = run,
 };

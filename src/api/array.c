@@ -652,6 +652,8 @@ int array_assemble(const char *const *members, size_t count, const struct braid_
         member->in_sync_sectors = UINT64_MAX;
         array->member_count++;
         result = open_member(members[i], options, hold, member, err);
+        if (result == -EBUSY && !hold)
+            advise_reader(options, err);
         if (result < 0)
             goto fail;
     }

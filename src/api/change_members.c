@@ -159,6 +159,7 @@ static int assemble(struct changing *changing, const char *const *members, size_
     struct braid_array *array;
 
     braid_options_init(&open);
+    open.writable = true;
     int result = array_assemble(members, count, &open, false, &array, err);
     if (result < 0)
         return result;

@@ -112,6 +112,8 @@ int braid_examine(const char *const *members, size_t count, const struct braid_o
     }
     for (size_t i = 0; i < count; i++) {
         const int result = examine_member(members[i], options, &list, error);
+        if (result == -EBUSY)
+            advise_reader(options, error);
         if (result < 0) {
             json_decref(list);
             return result;

@@ -33,6 +33,9 @@ struct probe {
 int probe_member(struct member *member, struct probe *out, struct braid_error *err);
 void probe_clear(struct probe *probe);
 
+/* Somebody is writing to a member that is to be read: say in *err what to do. */
+void advise_reader(const struct braid_options *options, struct braid_error *err);
+
 /* The one superblock to use: the sound one, of version `only` if that isn't
  * MD_VERSION_COUNT.  Returns its index in found; -ENODATA, -EBADMSG or -ENOTUNIQ with *err. */
 int probe_choose(const struct probe *probe, enum md_version only, struct braid_error *err);

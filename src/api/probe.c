@@ -177,6 +177,13 @@ int32_t probe_bad_blocks(const struct member *member, const struct md_super *sup
     return count;
 }
 
+void advise_reader(const struct braid_options *options, struct braid_error *err)
+{
+    error_advise(err, options->writable ? "nothing was written"
+                                        : "reading while somebody writes can give a mixture; say "
+                                          "--shared to do it anyway");
+}
+
 int probe_partitions(const struct member *disk, bool shared, struct probe *out,
                      struct braid_error *err)
 {

@@ -137,6 +137,19 @@ static int open_fd(const char *path, enum hold hold, uint32_t partition)
     return open(path, flags);
 }
 
+/* Say why a member can't be opened: `error` is what open() said. */
+static int cannot_open(struct member *member, const struct member_spec *spec, enum hold hold,
+                       int error, struct braid_error *err)
+{
+    if (error == EBUSY && hold == HOLD_EXCLUSIVE) {
+        member->fd = open_fd(spec->path, HOLD_NOT, spec->partition); /* to look at it alone */
+        if (member->fd >= 0 && measure(member, err) == 0 && choose_range(member, spec, err) == 0)
+            return member_claimed(member, spec->partition, err);
+    }
+    return error_set(err, -error, "cannot be opened%s: %s",
+                     hold == HOLD_EXCLUSIVE ? " for writing" : "", strerror(error));
+}
+
 static int open_spec(const char *name, const struct member_spec *spec, enum hold hold,
                      struct member **out, struct braid_error *err)
 {
@@ -153,8 +166,7 @@ static int open_spec(const char *name, const struct member_spec *spec, enum hold
         goto fail;
     }
     if (member->fd < 0) {
-        result = error_set(err, -errno, "cannot be opened%s: %s",
-                           member->writable ? " for writing" : "", strerror(errno));
+        result = cannot_open(member, spec, hold, errno, err);
         goto fail;
     }
     result = measure(member, err);
@@ -196,7 +208,11 @@ int member_open(const char *text, bool shared, struct member **out, struct braid
 
 int member_open_writable(const char *text, struct member **out, struct braid_error *err)
 {
-    return open_text(text, HOLD_EXCLUSIVE, out, err);
+    const int result = open_text(text, HOLD_EXCLUSIVE, out, err);
+
+    if (result == -EBUSY)
+        error_advise(err, "nothing was written");
+    return result;
 }
 
 int member_open_partition(const struct member *disk, uint32_t partition, bool shared,

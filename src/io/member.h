@@ -105,5 +105,7 @@ int partitions_list(int fd, uint64_t offset_bytes, uint64_t length_bytes,
 /* member_lock.c: the two halves of D9.  Return 0 or -EBUSY with *err. */
 int member_lock_shared(const struct member *member, uint32_t partition, struct braid_error *err);
 int member_lock_exclusive(const struct member *member, uint32_t partition, struct braid_error *err);
+/* A device could not be opened with O_EXCL: who has claimed it?  Returns -EBUSY with *err. */
+int member_claimed(const struct member *member, uint32_t partition, struct braid_error *err);
 
 #endif

@@ -21,13 +21,20 @@
 
 enum { HOLDER_BYTES = 300 };
 
-#define SHARED_ADVICE                                                                              \
-    "reading while somebody writes can give a mixture; say --shared to do it anyway"
-#define WRITE_ADVICE "nothing was written"
+/* The range of a lock: "0 EOF", "1048576 9437183". */
+static bool range_overlaps(const char *text, const struct member *member)
+{
+    unsigned long long start;
+    unsigned long long end = UINT64_MAX;
 
-/* Whether the descriptor described by that fdinfo file holds such a lock on the inode: " WRITE ", or
- * any for " ". */
-static bool fdinfo_has_lock(const char *path, const char *kind, dev_t device, ino_t inode)
+    if (sscanf(text, "%llu %llu", &start, &end) < 1)
+        return false;
+    return start < member->offset_bytes + member->length_bytes && end >= member->offset_bytes;
+}
+
+/* Whether the descriptor described by that fdinfo file holds such a lock on some of the member:
+ * " WRITE ", or any for " ". */
+static bool fdinfo_has_lock(const char *path, const char *kind, const struct member *member)
 {
     FILE *file = fopen(path, "re");
     char line[256];
@@ -36,16 +43,18 @@ static bool fdinfo_has_lock(const char *path, const char *kind, dev_t device, in
 
     if (file == NULL)
         return false;
-    (void)snprintf(wanted, sizeof wanted, " %02x:%02x:%llu ", major(device), minor(device),
-                   (unsigned long long)inode);
-    while (!found && fgets(line, sizeof line, file) != NULL)
-        found = strncmp(line, "lock:", 5) == 0 && strstr(line, kind) != NULL &&
-                strstr(line, wanted) != NULL;
+    (void)snprintf(wanted, sizeof wanted, " %02x:%02x:%llu ", major(member->device),
+                   minor(member->device), (unsigned long long)member->inode);
+    while (!found && fgets(line, sizeof line, file) != NULL) {
+        const char *place = strstr(line, wanted);
+        found = strncmp(line, "lock:", 5) == 0 && strstr(line, kind) != NULL && place != NULL &&
+                range_overlaps(place + strlen(wanted), member);
+    }
     (void)fclose(file);
     return found;
 }
 
-static bool process_holds(const char *pid, const char *kind, dev_t device, ino_t inode)
+static bool process_holds(const char *pid, const char *kind, const struct member *member)
 {
     char path[PATH_MAX];
     bool found = false;
@@ -59,7 +68,7 @@ static bool process_holds(const char *pid, const char *kind, dev_t device, ino_t
         if (!isdigit((unsigned char)entry->d_name[0]))
             continue;
         (void)snprintf(path, sizeof path, "/proc/%s/fdinfo/%s", pid, entry->d_name);
-        found = fdinfo_has_lock(path, kind, device, inode);
+        found = fdinfo_has_lock(path, kind, member);
     }
     (void)closedir(directory);
     return found;
@@ -79,24 +88,25 @@ static void process_name(const char *pid, char *name, size_t bytes)
     (void)fclose(file);
 }
 
-/* "process 4711 (nbdkit)", or "another process" when /proc doesn't tell us. */
-static void lock_holder(const char *kind, dev_t device, ino_t inode, char holder[HOLDER_BYTES])
+/* "process 4711 (nbdkit)".  False when /proc doesn't tell us. */
+static bool lock_holder(const char *kind, const struct member *member, char holder[HOLDER_BYTES])
 {
     DIR *directory = opendir("/proc");
     const struct dirent *entry;
+    bool found = false;
 
-    (void)snprintf(holder, HOLDER_BYTES, "another process, of another user");
-    while (directory != NULL && (entry = readdir(directory)) != NULL) {
+    while (directory != NULL && !found && (entry = readdir(directory)) != NULL) {
         char name[64];
         if (!isdigit((unsigned char)entry->d_name[0]) ||
-            !process_holds(entry->d_name, kind, device, inode))
+            !process_holds(entry->d_name, kind, member))
             continue;
         process_name(entry->d_name, name, sizeof name);
         (void)snprintf(holder, HOLDER_BYTES, "process %.20s (%s)", entry->d_name, name);
-        break;
+        found = true;
     }
     if (directory != NULL)
         (void)closedir(directory);
+    return found;
 }
 
 static int lock_range(const struct member *member, bool exclusive, struct braid_error *err)
@@ -107,19 +117,19 @@ static int lock_range(const struct member *member, bool exclusive, struct braid_
         .l_start = (off_t)member->offset_bytes,
         .l_len = (off_t)member->length_bytes,
     };
-    char holder[HOLDER_BYTES];
+    char holder[HOLDER_BYTES] = "another process, of another user";
 
     if (fcntl(member->fd, F_OFD_SETLK, &lock) == 0)
         return 0;
     if (errno != EAGAIN && errno != EACCES) {
         if (!exclusive)
             return 0; /* a file system without locks has no writers that could be asked either */
-        return error_set(err, -errno, "cannot be locked: %s; %s", strerror(errno), WRITE_ADVICE);
+        return error_set(err, -errno, "cannot be locked: %s", strerror(errno));
     }
-    lock_holder(exclusive ? " " : " WRITE ", member->device, member->inode, holder);
+    (void)lock_holder(exclusive ? " " : " WRITE ", member, holder);
     if (exclusive)
-        return error_set(err, -EBUSY, "%s uses it; %s", holder, WRITE_ADVICE);
-    return error_set(err, -EBUSY, "%s holds it for writing; %s", holder, SHARED_ADVICE);
+        return error_set(err, -EBUSY, "%s uses it", holder);
+    return error_set(err, -EBUSY, "%s holds it for writing", holder);
 }
 
 /* First entry of /sys/dev/block/M:m/holders, as "md0". */
@@ -217,8 +227,7 @@ static bool device_claimed(const struct member *member)
     return errno == EBUSY;
 }
 
-static int check_device(const struct member *member, uint32_t partition, const char *advice,
-                        struct braid_error *err)
+static int check_device(const struct member *member, uint32_t partition, struct braid_error *err)
 {
     char holder[HOLDER_BYTES] = "another program (O_EXCL)";
     struct stat status;
@@ -233,13 +242,22 @@ static int check_device(const struct member *member, uint32_t partition, const c
     const bool named = kernel_holder(device, holder) || mount_holder(device, holder);
     if (partition != 0 && !named)
         return 0;
-    return error_set(err, -EBUSY, "%s holds it; %s", holder, advice);
+    if (!named)
+        (void)lock_holder(" WRITE ", member, holder); /* one of us, mostly */
+    return error_set(err, -EBUSY, "%s holds it", holder);
+}
+
+int member_claimed(const struct member *member, uint32_t partition, struct braid_error *err)
+{
+    const int result = check_device(member, partition, err);
+
+    return result < 0 ? result : error_set(err, -EBUSY, "somebody holds it");
 }
 
 int member_lock_shared(const struct member *member, uint32_t partition, struct braid_error *err)
 {
     if (member->block_device) {
-        const int result = check_device(member, partition, SHARED_ADVICE, err);
+        const int result = check_device(member, partition, err);
         if (result < 0)
             return result;
     }
@@ -250,7 +268,7 @@ int member_lock_exclusive(const struct member *member, uint32_t partition, struc
 {
     /* A whole device was opened with O_EXCL; of a partition's device only the disk was. */
     if (member->block_device && partition != 0) {
-        const int result = check_device(member, partition, WRITE_ADVICE, err);
+        const int result = check_device(member, partition, err);
         if (result < 0)
             return result;
     }

@@ -31,3 +31,12 @@ void error_prefix(struct braid_error *err, const char *prefix)
     memcpy(err->text, prefix, head - 2);
     memcpy(err->text + head - 2, ": ", 2);
 }
+
+void error_advise(struct braid_error *err, const char *advice)
+{
+    if (err == NULL || err->text[0] == '\0')
+        return;
+    const size_t used = strlen(err->text);
+
+    (void)snprintf(err->text + used, sizeof err->text - used, "; %s", advice);
+}

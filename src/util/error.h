@@ -21,5 +21,7 @@ void error_write(struct braid_error *err, int code, const char *format, ...) BRA
 
 /* Put "prefix: " before the text that err holds, if any: the caller knows the name. */
 void error_prefix(struct braid_error *err, const char *prefix);
+/* Put "; advice" behind it: the caller knows what to do about it. */
+void error_advise(struct braid_error *err, const char *advice);
 
 #endif

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Readers and somebody else's locks (D9).
+"""Readers, writers and somebody else's locks (D9).
 
 A reader takes a shared lock on each member for as long as it reads.  Where another process
 holds a lock for writing, or a block device is held exclusively (by a mount, by md, by a
 process), `read`, `detail` and `examine` say who it is and stop with exit code 6, unless
 --shared is given.
+
+A writer holds each member alone.  Whoever comes second, to read or to write, is told who it is;
+the one who was first goes on.
 """
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -18,10 +23,12 @@ import time
 import disks
 import golden
 import mdcraft
+import own_array
 import runner
 import tap
+from own_array import expect
 
-F_OFD_SETLK = 37
+F_OFD_GETLK, F_OFD_SETLK = 36, 37
 
 VERBS = ("examine", "detail", "read")
 
@@ -184,6 +191,149 @@ def mounted():
             check(runner.braid("read", device), 0)
 
 
+# Commands that hold what they are given until they are ended; a spare is there to rebuild onto.
+HOLDERS = {
+    "write": (["write"], fcntl.F_WRLCK),
+    "rebuild": (["rebuild", "--speed-max", "4K"], fcntl.F_WRLCK),
+    "scrub --repair": (["scrub", "--repair", "--speed-max", "4K"], fcntl.F_WRLCK),
+    "read": (["read"], fcntl.F_RDLCK),
+    "scrub": (["scrub", "--speed-max", "4K"], fcntl.F_RDLCK),
+}
+READERS = [["examine"], ["detail"], ["read"], ["scrub"]]
+
+
+def lock_of(path):
+    """What kind of lock there is on a file."""
+    with open(path, "r+b") as file:
+        found = fcntl.fcntl(file, F_OFD_GETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
+        return struct.unpack("hhqqi4x", found)[0]
+
+
+@contextlib.contextmanager
+def holding(words, members, kind, files=None):
+    """A braid that holds its members, and neither gets any input nor gets rid of its output."""
+    with subprocess.Popen([runner.BRAID, *words, *members], env=runner.environment(),
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as process:
+        try:
+            deadline = time.monotonic() + 20
+            while any(lock_of(path) != kind for path in files or members):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise AssertionError(f"{words} doesn't hold them: {process.stderr.read()!r}")
+                time.sleep(0.01)
+            yield process
+        finally:
+            process.kill()
+            process.wait(timeout=runner.TIMEOUT_S)
+
+
+def writing_commands(array, folder):
+    """Every command that writes to members: name, words before them, who is named behind."""
+    undo = ["--undo-dir", os.path.join(folder, "undo")]
+    new = os.path.join(folder, "new")
+    shutil.copy(array.made_new, new)
+    yield "write", ["write"], array.members
+    yield "write to some of them", ["write"], array.members[1:]
+    yield "rebuild", ["rebuild"], array.members
+    yield "scrub --repair", ["scrub", "--repair"], array.members
+    yield "create", ["create", "--level", "1", "--force", *undo], array.members[:2]
+    yield "create with one of them", ["create", "--level", "1", "--force", *undo, new], \
+        array.members[2:3]
+    yield "add", ["add", "--new", new, *undo], array.members
+    yield "add of a member", ["add", "--force", "--new", array.members[0], *undo], array.members
+    yield "fail", ["fail", "--member", array.members[0], *undo], array.members
+    yield "remove", ["remove", "--member", array.spare, *undo], array.members
+    yield "replace", ["replace", "--member", array.members[0], "--new", new, *undo], array.members
+    yield "undo", ["undo", array.undo], []
+
+
+@contextlib.contextmanager
+def array_to_hold():
+    """A RAID 6 with a slot to fill and a spare for it."""
+    with own_array.of_level("6") as array:
+        expect(array.write(os.urandom(1 << 20)), 0)
+        array.lose(array.members[1])
+        array.made_new = array.new_member()
+        array.spare = array.new_member()
+        added = array.run("add", "--new", array.spare, *array.members)
+        expect(added, 0)
+        array.undo = json.loads(added.out)["undo"]
+        array.members.append(array.spare)
+        yield array
+
+
+def pairs():
+    for name, (words, kind) in HOLDERS.items():
+        writes = kind == fcntl.F_WRLCK
+        with tap.case(f"while `braid {name}` runs: every other command"):
+            with array_to_hold() as array, golden.folder() as folder:
+                before = own_array.hashes(array.members)
+                with holding(words, array.members, kind) as process:
+                    if not writes:  # who was first doesn't change them either
+                        before = own_array.hashes(array.members)
+                    for other, start, members in writing_commands(array, folder):
+                        result = runner.braid(*start, *members, input=b"x" * 1000)
+                        check(result, 6, f"process {process.pid} (braid)")
+                        tap.equal(process.poll(), None, f"{name} goes on after {other}")
+                    for start in READERS:
+                        result = runner.braid(*start, *array.members)
+                        if not writes:
+                            check(result, 3 if start == ["detail"] else 0)
+                            continue
+                        check(result, 6, f"process {process.pid} (braid) holds it for writing",
+                              "--shared")
+                    if not writes:
+                        tap.equal(own_array.hashes(array.members), before, "members")
+                # The holder was killed: nothing of it is left.
+                check(runner.braid("write", "--force", *array.members, input=b"x" * 1000), 0)
+
+    with tap.case("a writer isn't told to say --shared"):
+        with array_to_hold() as array:
+            with holding(["write"], array.members, fcntl.F_WRLCK):
+                result = runner.braid("write", *array.members)
+                check(result, 6, "nothing was written")
+                tap.equal("--shared" in result.err, False, result.err)
+            check(runner.braid("write", "--shared", *array.members), 2, "--shared")
+
+
+def partitions():
+    with tap.case("two arrays on the same disks, each with a writer: who is named is who it is"):
+        with golden.folder() as folder, contextlib.ExitStack() as stack:
+            paths = [os.path.join(folder, f"disk{number}") for number in range(2)]
+            for path in paths:
+                disks.partitioned(path, "dos", [(2048, 8192, "83", None), (10240, 8192, "83", None)])
+            arrays = [[f"{path}#{number}" for path in paths] for number in (1, 2)]
+            for members in arrays:
+                expect(runner.braid("create", "--level", "1", "--undo-dir", folder + "/undo",
+                                    *members), 0)
+            writers = [stack.enter_context(holding(["write"], members, fcntl.F_WRLCK, paths))
+                       for members in arrays]
+            time.sleep(0.3)  # the second's locks can't be told from the first's
+            for members, writer, other in zip(arrays, writers, reversed(writers)):
+                result = runner.braid("write", *members)
+                check(result, 6, f"process {writer.pid} (braid)")
+                tap.equal(f"process {other.pid} " in result.err, False, result.err)
+
+
+def written_devices():
+    with tap.case("a block device that is written to"), golden.folder() as folder:
+        with contextlib.ExitStack() as stack:
+            paths = [os.path.join(folder, f"disk{number}") for number in range(2)]
+            for path in paths:
+                with open(path, "xb") as file:
+                    file.truncate(4 << 20)
+            loops = [stack.enter_context(disks.loop(path)) for path in paths]
+            create = ["create", "--level", "1", "--undo-dir", folder + "/undo"]
+            expect(runner.braid(*create, *loops), 0)
+            with holding(["write"], loops, fcntl.F_WRLCK) as process:
+                for words in (["write"], ["rebuild"], [*create, "--force"], ["read"], ["detail"]):
+                    check(runner.braid(*words, *loops), 6, loops[0],
+                          f"process {process.pid} (braid)")
+            expect(runner.braid("write", *loops, input=b"x"), 0)
+            with reading(*loops) as process:
+                check(runner.braid("write", *loops), 6, f"process {process.pid} (braid) uses it")
+
+
 def main():
     started = time.monotonic()
     case = golden.Case("raid5-1.2-3d-512k-ls")
@@ -192,6 +342,9 @@ def main():
         files(paths, case.sha256())
         devices(paths, case.sha256())
     mounted()
+    pairs()
+    partitions()
+    written_devices()
     tap.say(f"{time.monotonic() - started:.0f} s")
     tap.done()
 

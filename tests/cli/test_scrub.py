@@ -12,26 +12,18 @@ import golden
 import jsonschema
 import runner
 import tap
+from own_array import expect, expect_clean, expect_scrubbed, hashes, of_level
 
-MEMBER_BYTES = 4 << 20
 SCHEMA = json.loads((runner.SOURCE / "docs/schema/scrub.schema.json").read_text())
 
 rng = runner.rng("scrub command")
 
 
 @contextlib.contextmanager
-def array(level, count, size=MEMBER_BYTES):
-    """A folder with a new array in it: its members' paths."""
-    with golden.folder() as folder:
-        members = [os.path.join(folder, f"m{number}") for number in range(count)]
-        for path in members:
-            with open(path, "xb") as file:
-                file.truncate(size)
-        chunk = [] if level == "1" else ["--chunk", "64K"]
-        result = runner.braid("create", "--level", level, *chunk, "--undo-dir",
-                              os.path.join(folder, "undo"), *members)
-        tap.equal(result.code, 0, str(result))
-        yield members
+def array(level, count, *options, size=4 << 20):
+    """The members of a new array."""
+    with of_level(level, *options, count=count, size=size) as made:
+        yield made.members
 
 
 def spoil(path, offset, data):
@@ -40,11 +32,28 @@ def spoil(path, offset, data):
         file.write(data)
 
 
-def expect(result, code, *words):
-    tap.equal(result.code, code, str(result))
-    text = result.out.decode() + result.err
-    for word in words:
-        tap.equal(word in text, True, f"{word!r} in {text!r}")
+def data_of(member):
+    """A member without its superblock."""
+    with open(member, "rb") as file:
+        file.seek(1 << 20)
+        return file.read()
+
+
+def filled(members):
+    """Random contents all over the array; returns them."""
+    size = json.loads(runner.braid("detail", "--json", *members).out)["array_bytes"]
+    contents = rng.randbytes(size)
+    expect(runner.braid("write", *members, input=contents), 0)
+    return contents
+
+
+def repair(members, *options, code=0):
+    """Returns what the report says."""
+    result = runner.braid("scrub", "--repair", "--json", *options, *members)
+    expect(result, code)
+    report = json.loads(result.out)
+    jsonschema.validate(report, SCHEMA)
+    return report
 
 
 with tap.case("an array that agrees"), array("5", 4) as members:
@@ -131,6 +140,104 @@ with tap.case("members stay as they are"), array("6", 4) as members:
     expect(runner.braid("scrub", *members), 5)
     tap.equal([(open(path, "rb").read(), os.stat(path).st_mtime_ns) for path in members], before,
               "members")
+
+# ---- repair ----
+
+with tap.case("RAID 6: whatever single chunk is wrong comes back"), array("6", 5) as members:
+    contents = filled(members)
+    sound = [data_of(member) for member in members]
+    for number, member in enumerate(members):
+        spoil(member, (2 << 20) + number * (1 << 16) + 100, rng.randbytes(5000))
+    report = repair(members)
+    tap.equal(report["repaired_count"], report["mismatch_count"], "repaired")
+    tap.equal(report["mismatch_count"] >= 5, True, "mismatches")
+    tap.equal({m["suspect"]["member"] for m in report["mismatches"]}, set(members), "suspects")
+    expect_clean(members)
+    expect_scrubbed(members)
+    tap.equal(runner.braid("read", *members).out == contents, True, "contents")
+    tap.equal([data_of(member) for member in members] == sound, True, "members")
+
+for level in ("4", "5"):
+    with tap.case(f"RAID {level}: parity follows the data"), array(level, 4) as members:
+        filled(members)
+        for number, member in enumerate(members):
+            spoil(member, (2 << 20) + number * (1 << 16), rng.randbytes(1000))
+        found = runner.braid("read", *members).out
+        expect(runner.braid("scrub", "--repair", *members), 0, "MISMATCH", "; repaired",
+               "mismatches, ", "in all; repaired")
+        expect_clean(members)
+        expect_scrubbed(members)
+        for lost in members:
+            left = [member for member in members if member != lost]
+            tap.equal(runner.braid("read", *left).out == found, True, f"contents without {lost}")
+
+with tap.case("three copies: two outvote one"), array("1", 3) as members:
+    contents = filled(members)
+    for number, member in enumerate(members):
+        spoil(member, (2 << 20) + number * (1 << 16), rng.randbytes(1000))
+    report = repair(members)
+    tap.equal([m["suspect"]["member"] for m in report["mismatches"]], members, "suspects")
+    expect_scrubbed(members)
+    for member in members:
+        tap.equal(runner.braid("read", member).out == contents, True, f"contents of {member}")
+
+with tap.case("three near copies"), array("10", 4, "--layout", "n3") as members:
+    contents = filled(members)
+    spoil(members[2], 2 << 20, rng.randbytes(1000))
+    report = repair(members)
+    tap.equal({m["suspect"]["member"] for m in report["mismatches"]}, {members[2]}, "suspects")
+    tap.equal(runner.braid("read", *members).out == contents, True, "contents")
+    expect_scrubbed(members)
+
+for level in ("1", "10"):
+    with tap.case(f"level {level}, two copies: the one that is read is believed"):
+        with array(level, 2) as members:
+            filled(members)
+            spoil(members[1], 2 << 20, rng.randbytes(1000))
+            found = runner.braid("read", *members).out
+            report = repair(members)
+            tap.equal((report["mismatches"][0]["suspect"], report["repaired_count"]), (None, 1),
+                      "suspect")
+            expect_scrubbed(members)
+            for member in members:
+                tap.equal(runner.braid("read", member).out == found, True, f"from {member}")
+
+with tap.case("a RAID 6 without a member: what is missing may be right in the parity"):
+    with array("6", 4) as members:
+        filled(members)
+        lost, left = members[0], members[1:]
+        for number in range(8):
+            spoil(left[0], (2 << 20) + number * (1 << 16), b"x")
+        found = runner.braid("read", *left).out
+        report = repair(left, code=5)
+        tap.equal(0 < report["repaired_count"] < report["mismatch_count"], True,
+                  (report["repaired_count"], report["mismatch_count"]))
+        tap.equal(runner.braid("read", *left).out == found, True, "contents")
+        expect(runner.braid("scrub", *left), 5)
+        states = json.loads(runner.braid("detail", "--json", *members).out)["members"]
+        tap.equal({m["member"]: m["state"] for m in states}[lost], "stale", "the one left out")
+
+with tap.case("nothing to repair: the members stay as they are"), array("6", 4) as members:
+    before = hashes(members)
+    tap.equal(repair(members)["repaired_count"], 0, "repaired")
+    tap.equal(hashes(members), before, "members")
+
+with tap.case("nothing to repair in a degraded array: likewise"), array("6", 4) as members:
+    before = hashes(members)
+    tap.equal(repair(members[1:])["repaired_count"], 0, "repaired")
+    tap.equal(hashes(members), before, "members")
+
+with tap.case("repairing what is in doubt: only with --force"), golden.folder() as folder:
+    paths = golden.Case("dirty-raid5-1.2-4d-degraded").unpack_all(folder)
+    before = hashes(paths)
+    expect(runner.braid("scrub", "--repair", *paths), 6, "IN DOUBT", "--force")
+    tap.equal(hashes(paths), before, "members")
+
+with tap.case("held back: as long as the speed says"), array("1", 2) as members:
+    started = time.monotonic()
+    expect(runner.braid("scrub", "--speed-max", "3M", *members), 0, "no mismatch")
+    tap.equal(time.monotonic() - started >= 0.99, True, "3 MiB at 3 MiB/s")
+    expect(runner.braid("scrub", "--speed-max", "1", *members), 2, "--speed-max 1")
 
 with tap.case("interrupted: says how far it came"), array("1", 2, size=256 << 30) as members:
     process = subprocess.Popen([runner.BRAID, "scrub", "--json", *members], stdout=subprocess.PIPE,

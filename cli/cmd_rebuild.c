@@ -25,6 +25,7 @@ struct rebuilding {
     enum braid_rebuild_kind kind;
     char member[4096]; /* "" for a resync */
     json_t *steps;
+    json_t *empty_slots;
     json_t *warnings;
     uint64_t lost_bytes;
 };
@@ -90,22 +91,32 @@ static void on_lost(void *context, const char *member, uint64_t offset, uint64_t
                  (unsigned long long)offset, (unsigned long long)(offset + bytes - 1));
 }
 
+static void on_empty(void *context, uint32_t slot)
+{
+    struct rebuilding *rebuilding = context;
+
+    complain("slot %u has no member in sync, and none of those named is a spare to take it; `braid "
+             "add` makes one",
+             slot);
+    (void)json_array_append_new(rebuilding->empty_slots, json_integer((json_int_t)slot));
+}
+
 static void report(const struct rebuilding *rebuilding, bool whole)
 {
     size_t index;
     const json_t *step;
 
     if (rebuilding->as_json) {
-        json_t *root =
-            json_pack("{s:s, s:b, s:O, s:I, s:O}", "schema", "braid.rebuild.1", "complete", whole,
-                      "steps", rebuilding->steps, "lost_bytes", (json_int_t)rebuilding->lost_bytes,
-                      "warnings", rebuilding->warnings);
+        json_t *root = json_pack(
+            "{s:s, s:b, s:O, s:O, s:I, s:O}", "schema", "braid.rebuild.1", "complete", whole,
+            "steps", rebuilding->steps, "empty_slots", rebuilding->empty_slots, "lost_bytes",
+            (json_int_t)rebuilding->lost_bytes, "warnings", rebuilding->warnings);
         (void)json_dumpf(root, stdout, JSON_INDENT(2));
         (void)printf("\n");
         json_decref(root);
         return;
     }
-    if (json_array_size(rebuilding->steps) == 0)
+    if (json_array_size(rebuilding->steps) == 0 && whole)
         (void)printf("nothing to rebuild\n");
     json_array_foreach(rebuilding->steps, index, step)
     {
@@ -118,13 +129,14 @@ static void report(const struct rebuilding *rebuilding, bool whole)
 
 static int rebuild(struct rebuilding *rebuilding, struct braid_array *array)
 {
-    const struct braid_rebuild_calls calls = {on_progress, on_lost, rebuilding,
+    const struct braid_rebuild_calls calls = {on_progress, on_lost, on_empty, rebuilding,
                                               rebuilding->bytes_per_s_max};
 
     const int result = braid_rebuild(array, &calls);
     progress_clear(&rebuilding->progress);
     const int stopped = braid_stop(array);
-    report(rebuilding, result == 0 && stopped == 0);
+    const bool filled = json_array_size(rebuilding->empty_slots) == 0;
+    report(rebuilding, result == 0 && stopped == 0 && filled);
     if (result == -ECANCELED) {
         complain("interrupted; `braid rebuild` goes on from there");
         return EXIT_INTERRUPTED;
@@ -133,7 +145,7 @@ static int rebuild(struct rebuilding *rebuilding, struct braid_array *array)
         complain("not all of it could be rebuilt: %s", strerror(result < 0 ? -result : -stopped));
         return EXIT_FAILED;
     }
-    return EXIT_DONE;
+    return filled ? EXIT_DONE : EXIT_FAILED;
 }
 
 static bool parse(struct rebuilding *rebuilding, int argc, char **argv)
@@ -169,7 +181,8 @@ static bool parse(struct rebuilding *rebuilding, int argc, char **argv)
 
 static int run(int argc, char **argv)
 {
-    struct rebuilding rebuilding = {.steps = json_array(), .warnings = json_array()};
+    struct rebuilding rebuilding = {
+        .steps = json_array(), .empty_slots = json_array(), .warnings = json_array()};
     struct braid_array *array;
     struct braid_error error;
     int code;
@@ -196,6 +209,7 @@ static int run(int argc, char **argv)
 out:
     open_options_free(&rebuilding.open);
     json_decref(rebuilding.steps);
+    json_decref(rebuilding.empty_slots);
     json_decref(rebuilding.warnings);
     return code;
 }
@@ -203,17 +217,18 @@ out:
 const struct command command_rebuild = {
     .name = "rebuild",
     .summary = "resync, and rebuild missing members onto spares",
-    .help = "usage: braid rebuild [OPTIONS] MEMBER...\n\n"
-            "Makes the array that the members make whole again: after a crash, or for the first\n"
-            "time, lets parity or copies agree with the data; lets spares (see `braid add`) take\n"
-            "the slots of missing members, and fills them; goes on where a rebuild was left.\n"
-            "Members that are up to date are held alone meanwhile.\n\n"
-            "  --force             go on though the array was degraded and not stopped cleanly,\n"
-            "                      so that part of what is rebuilt is in doubt\n"
-            "  --json              one JSON object (docs/schema/rebuild.schema.json)\n"
-            "  --speed-max SIZE    at most so many bytes of each member a second (10M)\n"
-            "  --quiet             no progress\n" OPEN_HELP "\n"
-            "exit codes: 0 whole as far as there are members for it, 1 failed, 2 usage, 6 refused\n"
-            "(somebody uses a member, data is in doubt), 130 interrupted\n",
+    .help =
+        "usage: braid rebuild [OPTIONS] MEMBER...\n\n"
+        "Makes the array that the members make whole again: after a crash, or for the first\n"
+        "time, lets parity or copies agree with the data; lets spares (see `braid add`) take\n"
+        "the slots of missing members, and fills them; goes on where a rebuild was left.\n"
+        "Members that are up to date are held alone meanwhile.\n\n"
+        "  --force             go on though the array was degraded and not stopped cleanly,\n"
+        "                      so that part of what is rebuilt is in doubt\n"
+        "  --json              one JSON object (docs/schema/rebuild.schema.json)\n"
+        "  --speed-max SIZE    at most so many bytes of each member a second (10M)\n"
+        "  --quiet             no progress\n" OPEN_HELP "\n"
+        "exit codes: 0 the array is whole, 1 something could not be rebuilt, or a slot has no\n"
+        "member, 2 usage, 6 refused (somebody uses a member, data is in doubt), 130 interrupted\n",
     .run = run,
 };

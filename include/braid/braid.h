@@ -145,15 +145,20 @@ struct braid_rebuild_calls {
     /* These bytes of the member could not be rebuilt, or in a resync (member NULL) these bytes of each
      * member not be made to agree: too much is lost or in doubt there. */
     void (*lost)(void *context, const char *member, uint64_t offset, uint64_t bytes);
+    /* At the end: the slot has no member in sync, for there was no spare to take it, or a member
+     * failed meanwhile. */
+    void (*empty)(void *context, uint32_t slot);
     void *context;
     uint64_t bytes_per_s_max; /* of each member; 0: as fast as it goes */
 };
 
 /* Make the array whole: resync it, and rebuild its members onto the spares that braid_open() has
- * put into empty slots (see braid_options.rebuild), or go on where it was left.
+ * put into empty slots (see braid_options.rebuild), or go on where it was left.  None of the calls
+ * may be NULL.
  *
- * Returns 0, also when there was nothing to do; -EIO when something could not be rebuilt: that
- * member isn't in sync then; -ECANCELED when progress() said so: what was done isn't lost; -EROFS. */
+ * Returns 0, also when there was nothing to do or a slot stays empty; -EIO when something could not
+ * be rebuilt: that member isn't in sync then; -ECANCELED when progress() said so: what was done
+ * isn't lost, where the metadata has a place to note it (0.90 has none for a member); -EROFS. */
 BRAID_PUBLIC int braid_rebuild(struct braid_array *array, const struct braid_rebuild_calls *calls);
 
 /* A range of the array, in bytes. */

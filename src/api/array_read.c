@@ -59,13 +59,14 @@ static const char *failure_text(int error)
 
 static void notice(void *context, const struct engine_notice *what)
 {
-    const struct braid_array *array = context;
+    struct braid_array *array = context;
     const char *name = array_member_name(&array->members[what->io_member]);
     const char *why = failure_text(what->error);
     char text[600];
 
     switch (what->kind) {
     case ENGINE_MEMBER_FAILED:
+        array->members[what->io_member].failed = true;
         (void)snprintf(text, sizeof text, "%s: failed (%s) and isn't used any more", name, why);
         break;
     case ENGINE_RANGE_MENDED:

@@ -202,11 +202,18 @@ int braid_rebuild(struct braid_array *array, const struct braid_rebuild_calls *c
     /* Where a lost chunk is computed from parity, that has to stand as it is until then. */
     if (resync && !array->in_doubt)
         result = run_sweep(array, calls, ENGINE_RESYNC, 0);
-    for (uint32_t i = 0; i < array->member_count && result == 0; i++)
-        if (array->members[i].slot != MD_SLOT_NONE &&
-            array->members[i].in_sync_sectors != UINT64_MAX)
-            result = run_sweep(array, calls, ENGINE_REBUILD, i);
+    for (uint32_t i = 0; i < array->member_count && result == 0; i++) {
+        struct array_member *member = &array->members[i];
+        if (member->slot == MD_SLOT_NONE || member->in_sync_sectors == UINT64_MAX || member->failed)
+            continue;
+        result = run_sweep(array, calls, ENGINE_REBUILD, i);
+        if (result == 0)
+            member->in_sync_sectors = UINT64_MAX;
+    }
     if (resync && array->in_doubt && result == 0)
         result = run_sweep(array, calls, ENGINE_RESYNC, 0);
+    for (uint32_t slot = 0; slot < array->shape.slot_count && result == 0; slot++)
+        if (!array_slot_in_sync(array, slot))
+            calls->empty(calls->context, slot);
     return result;
 }

@@ -86,6 +86,7 @@ struct array_member {
     struct md_bad_block *bad_blocks; /* of the log; bad_block_count */
     int32_t bad_block_count;
     struct range_set bad; /* the same relative to the data area */
+    bool failed;          /* while the array was at work */
 };
 
 /* A sentence for people, in a list (notes.c). */
@@ -139,6 +140,9 @@ int array_check_writable(const struct braid_array *array, struct braid_error *er
 /* Let the superblocks of members that are up to date say of the array what the newest one does:
  * one may be an event behind.  supers[count]. */
 void array_agree(struct md_super *const *supers, uint32_t count, const struct md_super *newest);
+
+/* Whether a member of the slot is in sync and hasn't failed. */
+bool array_slot_in_sync(const struct braid_array *array, uint32_t slot);
 
 const struct md_super *array_member_super(const struct array_member *member); /* or NULL */
 const char *array_member_name(const struct array_member *member);

@@ -205,8 +205,8 @@ static int open_and_write(struct writing *writing, char **members, int count)
         complain("%s", error.text);
         return exit_code_of(result);
     }
-    if (writing->input_path != NULL && braid_is_member(array, writing->input_path)) {
-        complain("%s: is a member of the array; nothing was written", writing->input_path);
+    if (braid_is_member(array, writing->input_path != NULL ? writing->input_path : "/dev/stdin")) {
+        complain("%s: is a member of the array; nothing was written", writing->input_name);
         code = EXIT_REFUSED;
     } else {
         catch_interrupts();

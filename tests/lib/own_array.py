@@ -3,12 +3,15 @@
 import hashlib
 import json
 import os
+import subprocess
 
 import golden
 import runner
 import tap
 
 MEMBER_BYTES = 4 << 20
+PIECE_BYTES = 8 << 20  # `braid write` reads as much before it writes
+PIPE_BYTES = 64 << 10  # what a pipe takes though nobody reads
 
 # As few members as show what a level does.
 COUNTS = {"linear": 3, "0": 3, "1": 3, "4": 4, "5": 4, "6": 5, "10": 4}
@@ -23,15 +26,15 @@ class Array:
         array.lose(array.members[1])
     """
 
-    def __init__(self, *options, count=3, size=MEMBER_BYTES, parent=None, level=None):
+    def __init__(self, *options, count=3, size=MEMBER_BYTES, level=None, places=None):
         self.options = options
         self.level = level
         self.count = count
         self.size = size
-        self.parent = parent
+        self.places = places or {}  # by number: a folder elsewhere
 
     def __enter__(self):
-        self.context = golden.folder(self.parent)
+        self.context = golden.folder()
         self.folder = self.context.__enter__()
         self.made = 0
         self.members = [self.new_member() for _ in range(self.count)]
@@ -42,7 +45,7 @@ class Array:
         return self.context.__exit__(*details)
 
     def new_member(self, size=None):
-        path = os.path.join(self.folder, f"m{self.made}")
+        path = os.path.join(self.places.get(self.made, self.folder), f"m{self.made}")
         self.made += 1
         with open(path, "xb") as file:
             file.truncate(size or self.size)
@@ -89,6 +92,50 @@ class Array:
         tap.equal(result.code, 0, str(result))
         self.members.append(spare)
         return spare
+
+
+class Shadow:
+    """An array, and what has to be in it: a plain array that the test alone writes."""
+
+    def __init__(self, array):
+        self.array = array
+        self.size = array.bytes_total()
+        self.bytes = bytearray(self.size)
+
+    def put(self, offset, data):
+        self.bytes[offset:offset + len(data)] = data
+
+    def write(self, offset, data, *options, members=None):
+        expect(self.array.write(data, "--offset", offset, *options, members=members), 0)
+        self.put(offset, data)
+
+    def check(self, what, members=None):
+        tap.equal(self.array.read(members=members) == self.bytes, True, what)
+
+
+class Writer:
+    """A `braid write` whose input is a pipe that stays open.
+
+    It writes in pieces of PIECE_BYTES: one is written when it has taken PIPE_BYTES more."""
+
+    def __init__(self, members, *options):
+        self.process = subprocess.Popen(
+            [runner.BRAID, "write", *map(str, options), *members], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=runner.environment())
+
+    def feed(self, data):
+        """Returns when all but what a pipe holds has been taken, or it has ended."""
+        try:
+            self.process.stdin.write(data)
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            self.process.wait(timeout=runner.TIMEOUT_S)
+
+    def end(self, signal_number=None):
+        if signal_number is not None:
+            self.process.send_signal(signal_number)
+        out, err = self.process.communicate(timeout=runner.TIMEOUT_S)
+        return runner.Result(self.process.args, self.process.returncode, out, err.decode())
 
 
 def of_level(level, *options, count=None, **more):

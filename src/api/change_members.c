@@ -71,9 +71,14 @@ static struct array_member *find_subject(struct braid_array *array, const char *
     if (strncmp(text, "slot=", 5) == 0) {
         char *end;
         const unsigned long slot = strtoul(text + 5, &end, 10);
+        struct array_member *found = NULL;
+        /* Not the one that is to replace it, if both are there. */
         for (uint32_t i = 0; i < array->member_count; i++)
-            if (*end == '\0' && text[5] != '\0' && array->members[i].slot == slot)
-                return &array->members[i];
+            if (*end == '\0' && text[5] != '\0' && array->members[i].slot == slot &&
+                (found == NULL || found->state == MD_MEMBER_REPLACEMENT))
+                found = &array->members[i];
+        if (found != NULL)
+            return found;
     }
     error_set(err, -EDOM, "--member %s: that is none of the members given, nor the slot of one",
               text);

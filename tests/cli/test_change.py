@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""braid add, fail and remove on arrays at rest: who is what afterwards, what is refused, and how it
+"""braid add, fail, remove and replace on arrays at rest: who is what afterwards, what is refused, and how it
 is taken back.  tests/interop asks the kernel."""
 import fcntl
 import json
@@ -100,12 +100,51 @@ with tap.case("what can't be"), Array("--level", "5", "--chunk", "64K") as array
     refused(array.run("add", "--new", small, b), 1, "can't start")
     tap.equal(hashes([a, b, c, small]), before, "members")
 
+for version in ["1.0", "1.1", "1.2"]:
+    with tap.case(f"replace, and undo, {version}"):
+        with Array("--level", "5", "--chunk", "64K", "--metadata", version) as array:
+            d = array.new_member()
+            before = hashes(array.members + [d])
+            report = array.change("replace", "--member", array.members[1], "--new", d,
+                                  *array.members)
+            tap.equal((report["change"], report["member"], report["slot"]), ("replace", d, 1),
+                      "who is to take which slot")
+            tap.equal({w["member"] for w in report["writes"]}, {*array.members, d}, "who was told")
+            tap.equal(array.states(*array.members, d),
+                      {**dict.fromkeys(array.members, "in-sync"), d: "replacement"}, "states")
+            e = array.new_member()
+            refused(array.run("replace", "--member", "slot=1", "--new", e, d, *array.members), 1,
+                    "is being replaced already")
+            tap.equal(runner.braid("undo", report["undo"]).code, 0, "undo")
+            tap.equal(hashes(array.members + [d]), before, "members")
+
+with tap.case("what can't be replaced"), Array("--level", "1", "--metadata", "0.90") as array:
+    d = array.new_member()
+    before = hashes(array.members + [d])
+    refused(array.run("replace", "--member", "slot=0", "--new", d, *array.members), 1, "0.90")
+    refused(array.run("replace", "--member", "slot=0", *array.members), 2, "--new is missing")
+    refused(array.run("replace", "--new", d, *array.members), 2, "--member is missing")
+    with Array("--level", "0", "--chunk", "64K") as plain:
+        refused(plain.run("replace", "--member", "slot=0", "--new", d, *plain.members), 1,
+                "no redundancy")
+    with Array("--level", "1") as mirror:
+        refused(mirror.run("replace", "--member", "slot=0", "--new", mirror.members[1],
+                           *mirror.members), 6, mirror.members[1])
+        spare = mirror.new_member()
+        mirror.change("add", "--new", spare, *mirror.members)
+        refused(mirror.run("replace", "--member", spare, "--new", d, spare, *mirror.members), 1,
+                "isn't in sync")
+        mirror.change("replace", "--dry-run", "--member", "slot=0", "--new", d, *mirror.members)
+    tap.equal(hashes(array.members + [d]), before, "members")
+
 with tap.case("a new member that carries something"), Array("--level", "1") as array:
     d = array.new_member()
     runner.run("mkfs.ext4", "-q", d)
     before = hashes(array.members + [d])
     refused(array.run("add", "--new", d, *array.members), 6, "ext4", "--force")
     tap.equal(hashes(array.members + [d]), before, "members")
+    refused(array.run("replace", "--member", "slot=0", "--new", d, *array.members), 6, "ext4",
+            "--force")
     array.change("add", "--force", "--new", d, *array.members)
 
 with tap.case("an array that isn't in sync"), golden.folder() as folder:

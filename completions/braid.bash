@@ -14,7 +14,12 @@ _braid()
     --layout) words="original alternate" ;;
     --metadata) words="0.90 1.0 1.1 1.2" ;;
     --bad) words="fail zero" ;;
-    --offset | --length | --as | --io-timeout) return ;;
+    --offset | --length | --as | --io-timeout | --speed-max) return ;;
+    -i | --input | -o | --output)
+        compopt -o filenames 2>/dev/null
+        mapfile -t COMPREPLY < <(compgen -f -- "$word")
+        return
+        ;;
     *)
         case $word in
         -*) words=$("$braid" "${COMP_WORDS[1]}" --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]+' | sort -u) ;;

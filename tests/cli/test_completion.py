@@ -29,13 +29,20 @@ with tap.case("options of a command"):
     tap.equal("--offset" in complete("read", "--"), True, "read --offset")
     tap.equal("--offset" in complete("detail", "--"), False, "detail --offset")
     tap.equal(complete("detail", "--js"), ["--json"], "detail --json")
+    tap.equal({"--input", "--offset", "--force"} <= set(complete("write", "--")), True, "write")
+    tap.equal("--shared" in complete("write", "--"), False, "write --shared")
+    tap.equal(complete("scrub", "--re"), ["--repair"], "scrub --repair")
+    tap.equal(complete("rebuild", "--sp"), ["--speed-max"], "rebuild --speed-max")
 
 with tap.case("values"):
     tap.equal(complete("read", "--bad", ""), ["fail", "zero"], "--bad")
     tap.equal(complete("detail", "--layout", "a"), ["alternate"], "--layout")
+    tap.equal(complete("rebuild", "--speed-max", "1"), [], "--speed-max")
 
 with tap.case("members are files"):
     found = complete("read", os.environ["BRAID_SOURCE"] + "/READ")
     tap.equal(found, [os.environ["BRAID_SOURCE"] + "/README.md"], "files")
+    found = complete("write", "-i", os.environ["BRAID_SOURCE"] + "/READ")
+    tap.equal(found, [os.environ["BRAID_SOURCE"] + "/README.md"], "input")
 
 tap.done()

@@ -19,17 +19,21 @@ EXPORTED = [
     "braid_create_options_init",
     "braid_detail",
     "braid_examine",
+    "braid_flush",
     "braid_free",
     "braid_is_member",
     "braid_open",
     "braid_options_init",
     "braid_parse_size",
     "braid_read",
+    "braid_rebuild",
     "braid_scrub",
     "braid_scrub_size",
     "braid_size",
+    "braid_stop",
     "braid_undo",
     "braid_version",
+    "braid_write",
 ]
 
 PROGRAM = r"""

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 # demo.sh - the main job on images that the real Linux kernel made: what each is, a RAID 5 and a
-# RAID 6 read with members missing, the files inside checked, and whole disks with a GPT.
+# RAID 6 read with members missing, the files inside checked, and whole disks with a GPT; and the
+# life of a new array: written to, a member lost, written to all the same, rebuilt onto a spare.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 braid=$PWD/build/braid
@@ -127,6 +128,51 @@ clock=$(date +%s%N)
 show braid read --as level=5,chunk=64K,offset=2048s -o bare/array.img bare/d0.img missing bare/d2.img bare/d3.img
 cmp bare/array.img fs-ext4-raid5/array.img
 row "RAID 5 without superblocks, by --as, one missing" right
+
+say "A new RAID 5: written to, a member lost, written to all the same, rebuilt"
+mkdir new
+cd new
+truncate -s 64M a.img b.img c.img d.img
+mkfs.ext4 -q -d "$golden/fs-ext4-raid6" fs.img 100M 2>/dev/null
+head -c 10M /dev/urandom >changes
+holds_fs() { # the members make an array with the file system in it
+    braid read --quiet --length 100M "$@" 2>/dev/null | cmp - fs.img
+}
+clock=$(date +%s%N)
+show braid create --level 5 --chunk 64K --undo-dir undo a.img b.img c.img
+show braid write -i fs.img a.img b.img c.img
+holds_fs c.img b.img a.img
+row "a new array, a file system written into it" right
+mv b.img b.away
+show braid write --offset 12345678 -i changes c.img a.img
+dd if=changes of=fs.img bs=1M seek=12345678 oflag=seek_bytes conv=notrunc status=none
+holds_fs a.img c.img
+row "  written to with a member missing" right
+mv b.away b.img
+show braid detail a.img b.img c.img | tee detail.txt
+grep -q 'stale *b.img' detail.txt
+holds_fs b.img a.img c.img
+row "  back again, it isn't taken as fresh" right
+show braid add --new d.img --undo-dir undo a.img c.img
+show braid rebuild a.img c.img d.img
+show braid scrub a.img c.img d.img
+holds_fs d.img c.img
+row "  rebuilt onto a spare; read without another member" right
+mkfifo feed
+braid write --offset 100M a.img c.img d.img <feed &
+exec 9>feed
+cat changes >&9
+until braid examine --shared a.img | grep -q 'state .*active'; do sleep 0.1; done
+echo "\$ kill -9 (the writer)"
+kill -9 $!
+wait $! || true
+exec 9>&-
+show braid detail a.img c.img d.img
+show braid rebuild a.img c.img d.img
+show braid scrub a.img c.img d.img
+holds_fs a.img c.img d.img
+row "  a writer killed in the middle; resynced" right
+cd ..
 
 say "Out of date, in doubt, refused"
 unpack deg-raid5-1.2-4d-failed1

@@ -72,6 +72,10 @@ struct braid_options {
     /* With `writable`: let spares take the slots of missing members, for braid_rebuild() to
      * fill.  Default false. */
     bool rebuild;
+    /* With `writable`: nothing is written to the members, which are opened as for reading.  All writes
+     * of this opening, superblocks too, stay in memory, up to so many bytes; more fail.  Default 0: no
+     * such overlay. */
+    uint64_t overlay_bytes;
     /* What to do about data that is lost or in doubt.  With BRAID_BAD_ZERO also an array opens
      * that has lost more members than its level allows.  Default BRAID_BAD_DEFAULT. */
     enum braid_bad bad;

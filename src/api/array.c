@@ -685,6 +685,7 @@ void braid_close(struct braid_array *array)
         (void)braid_stop(array);
     engine_destroy(array->engine);
     io_destroy(array->io);
+    io_destroy(array->lower);
     for (uint32_t i = 0; array->members != NULL && i < array->member_count; i++)
         member_clear(&array->members[i]);
     free(array->members);

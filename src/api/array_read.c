@@ -11,6 +11,7 @@
 
 #include "api/internal.h"
 #include "format/md_update.h"
+#include "io/io_overlay.h"
 #include "io/io_threads.h"
 #include "util/checked.h"
 #include "util/compiler.h"
@@ -129,6 +130,12 @@ static void seat_spares(struct braid_array *array, struct engine_super *supers)
     }
 }
 
+/* Whether the member is up to date, and is written to when the array is. */
+static bool takes_part(const struct array_member *member)
+{
+    return member->slot != MD_SLOT_NONE || member->state == MD_MEMBER_SPARE;
+}
+
 /* Members that had a slot when the newest superblock was written, and aren't there or not to be
  * trusted: should one come back, the others say that it failed (D5). */
 static void note_absent(const struct braid_array *array, struct engine_super *supers)
@@ -138,9 +145,10 @@ static void note_absent(const struct braid_array *array, struct engine_super *su
     for (uint32_t number = 0; number < newest->role_count; number++) {
         bool present = md_role(newest, number) >= newest->raid_disks;
         for (uint32_t i = 0; i < array->member_count; i++)
-            present = present || supers[i].super.device_number == number;
+            present = present || (supers[i].present && supers[i].super.device_number == number);
         for (uint32_t i = 0; i < array->member_count && !present; i++)
-            md_note_failure(&supers[i].super, number);
+            if (supers[i].present)
+                md_note_failure(&supers[i].super, number);
     }
 }
 
@@ -167,6 +175,7 @@ static int make_supers(struct braid_array *array, struct engine_super **out,
 {
     struct engine_super *supers = calloc(array->member_count, sizeof *supers);
     struct md_super **list = calloc(array->member_count, sizeof(struct md_super *));
+    uint32_t count = 0;
     int result = 0;
 
     *out = supers;
@@ -175,16 +184,41 @@ static int make_supers(struct braid_array *array, struct engine_super **out,
         return error_set(err, -ENOMEM, "no memory");
     }
     for (uint32_t i = 0; i < array->member_count && result == 0; i++) {
+        if (!takes_part(&array->members[i]))
+            continue;
         result = take_super(&array->members[i], &supers[i], err);
-        list[i] = &supers[i].super;
+        list[count++] = &supers[i].super;
     }
     if (result == 0) {
-        array_agree(list, array->member_count, array->assembly->newest);
+        array_agree(list, count, array->assembly->newest);
         note_absent(array, supers);
     }
     if (result == 0 && array->options.rebuild)
         seat_spares(array, supers);
     free(list);
+    return result;
+}
+
+/* The backend over the members; with an overlay in between, if that is asked for. */
+static int start_io(struct braid_array *array, const struct io_extent *extents)
+{
+    const uint32_t count = array->member_count;
+    const uint32_t threads = MIN(MAX(count, (uint32_t)THREADS_MIN), (uint32_t)THREADS_MAX);
+    uint64_t *lengths;
+
+    int result = io_threads_create(extents, count, threads, &array->io);
+    if (result < 0 || array->options.overlay_bytes == 0)
+        return result;
+    lengths = calloc(count, sizeof *lengths);
+    if (lengths == NULL)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < count; i++)
+        lengths[i] = extents[i].length_bytes;
+    array->lower = array->io;
+    array->io = NULL;
+    result =
+        io_overlay_create(array->lower, lengths, count, array->options.overlay_bytes, &array->io);
+    free(lengths);
     return result;
 }
 
@@ -222,8 +256,7 @@ static int start(struct braid_array *array, struct braid_error *err)
         if (array->members[i].state == MD_MEMBER_REPLACEMENT)
             add_candidate(array, i);
 
-    const uint32_t threads = MIN(MAX(count, (uint32_t)THREADS_MIN), (uint32_t)THREADS_MAX);
-    result = io_threads_create(extents, count, threads, &array->io);
+    result = start_io(array, extents);
     if (result == 0)
         result = engine_create(
             &(struct engine_options){
@@ -278,7 +311,7 @@ static size_t name_held(const struct braid_array *array, const char **names)
         return count;
     }
     for (uint32_t i = 0; i < array->member_count; i++)
-        if (array->members[i].slot != MD_SLOT_NONE || array->members[i].state == MD_MEMBER_SPARE)
+        if (takes_part(&array->members[i]))
             names[count++] = array_member_name(&array->members[i]);
     return count;
 }
@@ -342,7 +375,7 @@ int braid_open(const char *const *members, size_t count, const struct braid_opti
         return result;
     for (const struct note *note = array->warnings; note != NULL; note = note->next)
         warn(array, note->text);
-    if (!array->refused && options->writable) {
+    if (!array->refused && options->writable && options->overlay_bytes == 0) {
         result = hold(&array, options, error);
         if (result < 0)
             return result;

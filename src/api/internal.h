@@ -116,6 +116,7 @@ struct braid_array {
     struct note *warnings;
 
     struct plan_slot *slots;
+    struct io *lower; /* under the overlay; NULL: there is none */
     struct io *io;
     struct engine *engine;
     bool stopped; /* for writing it is over */

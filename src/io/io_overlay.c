@@ -52,6 +52,7 @@ struct overlay {
     uint32_t *table;           /* 0: free, else the index of a page + 1 */
     struct list_node finished; /* requests to report */
     struct list_node idle;     /* of `reads`, those that aren't in the lower */
+    struct list_node waiting; /* requests that have to go to the lower, when one of these is idle */
     uint32_t reads_in_flight;
     struct lower_read reads[IO_OVERLAY_READS_MAX];
 };
@@ -306,6 +307,8 @@ static bool serve(struct overlay *overlay, const struct io_request *request, int
     return true;
 }
 
+static void read_lower(struct overlay *overlay, struct io_request *asked);
+
 /* What was written while the read was in the lower counts too: it may be all that failed. */
 static void lower_done(struct io_request *request, int result)
 {
@@ -315,6 +318,11 @@ static void lower_done(struct io_request *request, int result)
 
     list_append(&overlay->idle, &request->link);
     overlay->reads_in_flight--;
+    if (!list_empty(&overlay->waiting)) {
+        struct list_node *node = overlay->waiting.next;
+        list_remove(node);
+        read_lower(overlay, CONTAINER_OF(node, struct io_request, link));
+    }
     if (result < 0 && all_written(overlay, asked))
         result = 0;
     if (result == 0)
@@ -324,7 +332,6 @@ static void lower_done(struct io_request *request, int result)
 
 static void read_lower(struct overlay *overlay, struct io_request *asked)
 {
-    assert(!list_empty(&overlay->idle));
     struct lower_read *read = CONTAINER_OF(overlay->idle.next, struct lower_read, request.link);
 
     list_remove(&read->request.link);
@@ -350,6 +357,8 @@ static void overlay_submit(struct io *io, struct io_request *request)
     assert(request->member < overlay->member_count);
     if (serve(overlay, request, &result))
         io_finish(&overlay->finished, request, result);
+    else if (list_empty(&overlay->idle))
+        list_append(&overlay->waiting, &request->link);
     else
         read_lower(overlay, request);
 }
@@ -418,7 +427,7 @@ static void overlay_destroy(struct io *io)
 
     overlay->lower->woken = NULL;
 
-    assert(overlay->reads_in_flight == 0);
+    assert(overlay->reads_in_flight == 0 && list_empty(&overlay->waiting));
     assert(list_empty(&overlay->finished));
     free_overlay(overlay);
 }
@@ -475,6 +484,7 @@ int io_overlay_create(struct io *lower, const uint64_t *member_bytes, uint32_t m
     memcpy(overlay->member_bytes, member_bytes, member_count * sizeof member_bytes[0]);
     list_init(&overlay->finished);
     list_init(&overlay->idle);
+    list_init(&overlay->waiting);
     for (uint32_t i = 0; i < IO_OVERLAY_READS_MAX; i++) {
         overlay->reads[i].overlay = overlay;
         list_append(&overlay->idle, &overlay->reads[i].request.link);

@@ -20,7 +20,7 @@
 #include "io/io.h"
 
 #define IO_OVERLAY_CAPACITY_BYTES_MAX (UINT64_C(1) << 42)
-/* Reads that may be in the lower at a time; one more is a bug in the caller. */
+/* Reads that are in the lower at a time; more wait their turn. */
 #define IO_OVERLAY_READS_MAX 1024
 
 /* Lay an overlay over all members of `lower`.

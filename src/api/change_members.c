@@ -269,6 +269,14 @@ static int add_super(struct changing *changing, const struct part *part, const c
     if (result == 0)
         result = change_add(&changing->change, part->member, what, part->super.super_sector * 512,
                             bytes, sizeof bytes);
+    if (result == 0 && changing->options->change == BRAID_FAIL) {
+        /* In steps of one event: cut off in a step of two, those not yet written would be two behind
+         * the others, and stale (D7). */
+        struct md_super between = part->super;
+        md_note_update(&between, part->super.events - 1, part->super.update_time_s);
+        md_super_encode(&between, bytes);
+        result = change_between(&changing->change, bytes);
+    }
     return result;
 }
 

@@ -5,7 +5,8 @@
  *   {"schema": "braid.undo-file.1", "command": "create", "writes": [
  *     {"member": "/dev/sda#1", "offset_bytes": 4096, "before": "00..", "after": "fc4e2ba9.."}]}
  *
- * before and after are hexadecimal.  The file is durable before the first write. */
+ * before and after are hexadecimal; where a change goes in two steps, "between" is what stands
+ * there after the first.  The file is durable before the first write. */
 #include "api/undo.h"
 
 #include <errno.h>
@@ -60,9 +61,21 @@ int change_add(struct change *change, const struct member *member, const char *w
     return 0;
 }
 
+int change_between(struct change *change, const uint8_t *between)
+{
+    struct change_write *write = &change->writes[change->count - 1];
+
+    write->between = malloc(write->bytes);
+    if (write->between == NULL)
+        return -ENOMEM;
+    memcpy(write->between, between, write->bytes);
+    return 0;
+}
+
 void change_clear(struct change *change)
 {
     for (uint32_t i = 0; i < change->count; i++) {
+        free(change->writes[i].between);
         free(change->writes[i].before);
         free(change->writes[i].after);
     }
@@ -132,11 +145,13 @@ static json_t *file_contents(const struct change *change)
 
     for (uint32_t i = 0; i < change->count; i++) {
         const struct change_write *write = &change->writes[i];
-        list = facts_append(list, json_pack("{s:o, s:I, s:o, s:o}", "member",
-                                            absolute_name(write->member->name), "offset_bytes",
-                                            (json_int_t)write->offset_bytes, "before",
-                                            hex_of(write->before, write->bytes), "after",
-                                            hex_of(write->after, write->bytes)));
+        json_t *entry = json_pack(
+            "{s:o, s:I, s:o, s:o}", "member", absolute_name(write->member->name), "offset_bytes",
+            (json_int_t)write->offset_bytes, "before", hex_of(write->before, write->bytes), "after",
+            hex_of(write->after, write->bytes));
+        if (write->between != NULL)
+            entry = facts_set(entry, "between", hex_of(write->between, write->bytes));
+        list = facts_append(list, entry);
     }
     return json_pack("{s:s, s:s, s:o}", "schema", UNDO_SCHEMA, "command", change->command, "writes",
                      list);
@@ -242,12 +257,35 @@ static int save(struct change *change, const char *given, struct braid_error *er
 }
 
 /* Write all, and make it durable. */
-static int write_all(const struct change *change, bool back, struct braid_error *err)
+/* One of the states of what is written. */
+enum step {
+    STEP_BEFORE,
+    STEP_BETWEEN,
+    STEP_AFTER,
+};
+
+static const uint8_t *bytes_at(const struct change_write *write, enum step step)
+{
+    switch (step) {
+    case STEP_BEFORE:
+        return write->before;
+    case STEP_BETWEEN:
+        return write->between;
+    case STEP_AFTER:
+        return write->after;
+    }
+    return NULL;
+}
+
+/* Put what they have for that step, and make it durable. */
+static int write_all(const struct change *change, enum step step, struct braid_error *err)
 {
     for (uint32_t i = 0; i < change->count; i++) {
         const struct change_write *write = &change->writes[i];
-        const uint8_t *bytes = back ? write->before : write->after;
-        const int result = member_write(write->member, bytes, write->bytes, write->offset_bytes);
+        const uint8_t *bytes = bytes_at(write, step);
+        const int result =
+            bytes != NULL ? member_write(write->member, bytes, write->bytes, write->offset_bytes)
+                          : 0;
         if (result < 0)
             return error_set(err, result, "%s: cannot be written at byte %llu: %s",
                              write->member->name, (unsigned long long)write->offset_bytes,
@@ -265,6 +303,7 @@ static int write_all(const struct change *change, bool back, struct braid_error 
 /* What a member holds now where the change writes. */
 enum holds {
     HOLDS_AFTER,
+    HOLDS_BETWEEN,
     HOLDS_BEFORE,
     HOLDS_OTHER,
 };
@@ -280,6 +319,8 @@ static int look(const struct change_write *write, enum holds *holds, struct brai
                         (unsigned long long)write->offset_bytes, strerror(-result));
     else if (memcmp(now, write->after, write->bytes) == 0)
         *holds = HOLDS_AFTER;
+    else if (write->between != NULL && memcmp(now, write->between, write->bytes) == 0)
+        *holds = HOLDS_BETWEEN;
     else if (memcmp(now, write->before, write->bytes) == 0)
         *holds = HOLDS_BEFORE;
     else
@@ -305,7 +346,7 @@ static int check_undoable(const struct change *change, struct braid_error *err)
                              "%s: what stands at byte %llu isn't what was written there: the array "
                              "has been used since; nothing was written",
                              write->member->name, (unsigned long long)write->offset_bytes);
-        something = something || holds == HOLDS_AFTER;
+        something = something || holds != HOLDS_BEFORE;
     }
     if (!something)
         return error_set(err, -ESTALE, "this was undone already; nothing was written");
@@ -333,7 +374,9 @@ int change_apply(struct change *change, const char *directory, struct braid_erro
     int result = save(change, directory, err);
     if (result < 0)
         return result;
-    result = write_all(change, false, err);
+    result = write_all(change, STEP_BETWEEN, err);
+    if (result == 0)
+        result = write_all(change, STEP_AFTER, err);
     if (result == 0)
         result = verify(change, err);
     if (result < 0 && err != NULL) {
@@ -407,6 +450,7 @@ static int read_write(const json_t *entry, struct opened *opened, struct change 
     const json_t *offset = json_object_get(entry, "offset_bytes");
     uint32_t before_count = 0;
     uint32_t after_count = 0;
+    uint32_t between_count = 0;
     struct member *member;
 
     if (name == NULL || !json_is_integer(offset) || json_integer_value(offset) < 0)
@@ -424,6 +468,12 @@ static int read_write(const json_t *entry, struct opened *opened, struct change 
         result = error_set(err, -ENOMEM, "no memory");
     if (result == 0)
         memcpy(change->writes[change->count - 1].before, before, before_count);
+    uint8_t *between = bytes_of(json_object_get(entry, "between"), &between_count);
+    if (result == 0 && between != NULL && between_count != after_count)
+        result = error_set(err, -EBADMSG, "is damaged");
+    if (result == 0 && between != NULL && change_between(change, between) < 0)
+        result = error_set(err, -ENOMEM, "no memory");
+    free(between);
     free(before);
     free(after);
     return result;
@@ -473,7 +523,7 @@ int braid_undo(const char *path, char **json, struct braid_error *error)
     if (result == 0)
         result = check_undoable(&change, error);
     if (result == 0)
-        result = write_all(&change, true, error);
+        result = write_all(&change, STEP_BEFORE, error);
     if (result == 0)
         result = facts_dump(json_pack("{s:s, s:o, s:I}", "schema", "braid.undo.1", "undone",
                                       facts_text(path), "writes", (json_int_t)change.count),

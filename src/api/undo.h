@@ -14,8 +14,9 @@ struct change_write {
     const char *what; /* "superblock", "old superblock" */
     uint64_t offset_bytes;
     uint32_t bytes;
-    uint8_t *after;  /* owned */
-    uint8_t *before; /* owned; read by change_prepare() */
+    uint8_t *after;   /* owned */
+    uint8_t *before;  /* owned; read by change_prepare() */
+    uint8_t *between; /* owned; what all such writes put first, before any puts `after`; or NULL */
 };
 
 struct change {
@@ -29,6 +30,9 @@ struct change {
 /* Add a write; `after` is copied.  Returns 0 or -ENOMEM. */
 int change_add(struct change *change, const struct member *member, const char *what,
                uint64_t offset_bytes, const uint8_t *after, uint32_t bytes);
+
+/* Let the last write that was added go in two steps.  Returns 0 or -ENOMEM. */
+int change_between(struct change *change, const uint8_t *between);
 
 /* Read what the writes would overwrite.  Returns 0 or a negative errno with *err. */
 int change_prepare(struct change *change, struct braid_error *err);

@@ -189,6 +189,26 @@ with tap.case("a member one event behind is brought up to date"), Array("--level
               {array.members[0]: ("stale", 1), array.members[1]: ("in-sync", 3),
                behind: ("in-sync", 3), d: ("spare", 3)}, "members")
 
+for version in VERSIONS:
+    with tap.case(f"a fail that is cut off anywhere leaves an array, {version}"):
+        with Array("--level", "5", "--chunk", "64K", "--metadata", version) as array:
+            a, b, c = array.members
+            before = hashes(array.members)
+            undo = array.change("fail", "--member", b, a, b, c)["undo"]
+            with open(undo) as file:
+                writes = json.load(file)["writes"]
+            for steps in (("before", "between"), ("between", "before"), ("between", "between"),
+                          ("between", "after"), ("after", "between")):
+                for write, step in zip(writes, steps):
+                    with open(write["member"], "r+b") as file:
+                        file.seek(write["offset_bytes"])
+                        file.write(bytes.fromhex(write[step]))
+                states = array.states()
+                tap.equal((states[a], states[c]), ("in-sync", "in-sync"), f"who is left: {steps}")
+                result = runner.braid("undo", undo)
+                tap.equal(result.code, 0, str(result))
+                tap.equal(hashes(array.members), before, "members after undo")
+
 with tap.case("somebody uses a member"), Array("--level", "1") as array:
     before = hashes(array.members)
     with open(array.members[1], "r+b") as file:

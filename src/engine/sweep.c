@@ -284,30 +284,24 @@ static uint64_t own_window(struct task *task, uint64_t at, uint64_t limit)
     return end - at;
 }
 
-static int compare_claims(const void *a, const void *b)
-{
-    const uint64_t left = ((const struct claim *)a)->unit;
-    const uint64_t right = ((const struct claim *)b)->unit;
-
-    return left < right ? -1 : left > right;
-}
-
-/* Sort the units and leave out those that are there twice. */
+/* Sort the units and leave out those that are there twice; the claims stay where they are. */
 static void sort_claims(struct task *task)
 {
+    struct claim *claims = task->claims;
     uint32_t kept = 0;
 
-    /* None is in a list while it doesn't own or wait, but for the empty one of its own. */
-    for (uint32_t i = 1; i < task->claim_count; i++)
-        for (uint32_t j = i; j > 0 && compare_claims(&task->claims[j - 1], &task->claims[j]) > 0;
-             j--) {
-            const uint64_t unit = task->claims[j].unit;
-            task->claims[j].unit = task->claims[j - 1].unit;
-            task->claims[j - 1].unit = unit;
-        }
-    for (uint32_t i = 0; i < task->claim_count; i++)
-        if (kept == 0 || task->claims[kept - 1].unit != task->claims[i].unit)
-            task->claims[kept++].unit = task->claims[i].unit;
+    for (uint32_t i = 0; i < task->claim_count; i++) {
+        const uint64_t unit = claims[i].unit;
+        uint32_t at = kept;
+        while (at > 0 && claims[at - 1].unit > unit)
+            at--;
+        if (at > 0 && claims[at - 1].unit == unit)
+            continue;
+        for (uint32_t j = kept; j > at; j--)
+            claims[j].unit = claims[j - 1].unit;
+        claims[at].unit = unit;
+        kept++;
+    }
     task->claim_count = kept;
 }
 

@@ -11,6 +11,13 @@ struct plan_request {
     uint64_t sectors; /* 0: none, everything has to be read */
 };
 
+/* Empty the plan. */
+void plan_begin(struct plan *plan);
+/* The next piece, `done` sectors into the request and no longer than `limit`; NULL when an array
+ * may be too small for it. */
+struct plan_piece *plan_add_piece(const struct plan_view *view, struct plan *plan, uint64_t done,
+                                  uint64_t limit);
+
 /* The member that serves `slot` at member_sector, or NULL.  *run, which is the limit on entry,
  * becomes the number of sectors for which the answer stays the same. */
 const struct plan_member *plan_serving(const struct plan_view *view, uint32_t slot,

@@ -91,20 +91,14 @@ uint64_t plan_check(const struct plan_view *view, uint64_t sector, uint64_t sect
 
     assert(sectors >= 1 && sector < plan_check_sectors(g) &&
            sectors <= plan_check_sectors(g) - sector && piece_limit >= 1);
-    assert(plan->source_capacity >= g->slot_count);
-    plan->piece_count = 0;
-    plan->source_count = 0;
-    plan->source_sectors = 0;
-    while (done < sectors && plan->piece_count < plan->piece_capacity &&
-           plan->source_capacity - plan->source_count >= g->slot_count &&
-           plan->source_sectors < plan->source_sectors_max) {
-        struct plan_piece *piece = &plan->pieces[plan->piece_count++];
-        *piece = (struct plan_piece){
-            .kind = PLAN_CHECK,
-            .request_sector = done,
-            .sectors = MIN(sectors - done, piece_limit),
-            .slot = g->slot_count,
-        };
+    plan_begin(plan);
+    while (done < sectors) {
+        struct plan_piece *piece =
+            plan_add_piece(view, plan, done, MIN(sectors - done, piece_limit));
+        if (piece == NULL)
+            break;
+        piece->kind = PLAN_CHECK;
+        piece->slot = g->slot_count;
         piece->in_doubt =
             range_set_contains(view->untrusted, sector + done, piece->sectors, &piece->sectors);
         const bool something = g->data_count > 0 ? check_row(view, sector + done, plan, piece)

@@ -14,6 +14,28 @@
 #include "plan/internal.h"
 #include "util/compiler.h"
 
+void plan_begin(struct plan *plan)
+{
+    plan->piece_count = 0;
+    plan->source_count = 0;
+    plan->source_sectors = 0;
+}
+
+struct plan_piece *plan_add_piece(const struct plan_view *view, struct plan *plan, uint64_t done,
+                                  uint64_t limit)
+{
+    const uint32_t slot_count = view->geometry->slot_count;
+
+    assert(plan->source_capacity >= slot_count);
+    if (plan->piece_count == plan->piece_capacity ||
+        plan->source_capacity - plan->source_count < slot_count ||
+        plan->source_sectors >= plan->source_sectors_max)
+        return NULL;
+    struct plan_piece *piece = &plan->pieces[plan->piece_count++];
+    *piece = (struct plan_piece){.request_sector = done, .sectors = limit};
+    return piece;
+}
+
 const struct plan_member *plan_serving(const struct plan_view *view, uint32_t slot,
                                        uint64_t member_sector, uint64_t *run)
 {
@@ -238,18 +260,12 @@ uint64_t plan_read(const struct plan_view *view, uint64_t volume_sector, uint64_
 
     assert(sectors >= 1 && volume_sector < g->volume_sectors &&
            sectors <= g->volume_sectors - volume_sector && piece_limit >= 1);
-    assert(plan->source_capacity >= g->slot_count);
-    plan->piece_count = 0;
-    plan->source_count = 0;
-    plan->source_sectors = 0;
-    while (done < sectors && plan->piece_count < plan->piece_capacity &&
-           plan->source_capacity - plan->source_count >= g->slot_count &&
-           plan->source_sectors < plan->source_sectors_max) {
-        struct plan_piece *piece = &plan->pieces[plan->piece_count++];
-        *piece = (struct plan_piece){
-            .request_sector = done,
-            .sectors = MIN(sectors - done, piece_limit),
-        };
+    plan_begin(plan);
+    while (done < sectors) {
+        struct plan_piece *piece =
+            plan_add_piece(view, plan, done, MIN(sectors - done, piece_limit));
+        if (piece == NULL)
+            break;
         switch (g->level) {
         case LEVEL_LINEAR:
         case LEVEL_RAID0:

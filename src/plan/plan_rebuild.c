@@ -90,20 +90,14 @@ uint64_t plan_rebuild(const struct plan_view *view, uint32_t slot, uint64_t memb
     uint64_t done = 0;
 
     assert(slot < g->slot_count && sectors >= 1 && piece_limit >= 1);
-    assert(plan->source_capacity >= g->slot_count);
-    plan->piece_count = 0;
-    plan->source_count = 0;
-    plan->source_sectors = 0;
-    while (done < sectors && plan->piece_count < plan->piece_capacity &&
-           plan->source_capacity - plan->source_count >= g->slot_count &&
-           plan->source_sectors < plan->source_sectors_max) {
-        struct plan_piece *piece = &plan->pieces[plan->piece_count++];
-        *piece = (struct plan_piece){
-            .request_sector = done,
-            .sectors = MIN(sectors - done, piece_limit),
-            .slot = slot,
-            .member_sector = member_sector + done,
-        };
+    plan_begin(plan);
+    while (done < sectors) {
+        struct plan_piece *piece =
+            plan_add_piece(view, plan, done, MIN(sectors - done, piece_limit));
+        if (piece == NULL)
+            break;
+        piece->slot = slot;
+        piece->member_sector = member_sector + done;
         if (rows)
             rebuild_row(view, plan, piece);
         else

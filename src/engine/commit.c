@@ -58,6 +58,18 @@ static uint64_t time_s(const struct engine_options *options)
     return options->time_s != NULL ? options->time_s(options->context) : (uint64_t)time(NULL);
 }
 
+/* Whether superblocks go on to name another member for the slot.  One that failed counts as long as
+ * that isn't noted. */
+static bool shares_slot(const struct shared *shared, uint32_t slot, uint32_t index)
+{
+    for (uint32_t i = 0; i < shared->slots[slot].candidate_count; i++) {
+        const uint32_t other = shared->slots[slot].candidates[i].io_member;
+        if (other != index && !shared->noted[other])
+            return true;
+    }
+    return false;
+}
+
 /* What all superblocks say of the array, and this one of its member. */
 static void compose(const struct committer *committer, struct commit_member *member, uint32_t index)
 {
@@ -82,7 +94,7 @@ static void compose(const struct committer *committer, struct commit_member *mem
     const uint32_t slot = engine->slot_of_member[index];
     if (slot != MD_SLOT_NONE)
         md_note_recovery(super, shared->checkpoint[index]);
-    if (slot != MD_SLOT_NONE && shared_twin(shared, slot, index) == UINT32_MAX)
+    if (slot != MD_SLOT_NONE && !shares_slot(shared, slot, index))
         super->feature_map &= ~(uint32_t)MD_FEATURE_REPLACEMENT; /* there is nobody to replace */
     md_note_update(super, committer->events, time_s(&engine->options));
     md_super_encode(super, member->bytes);

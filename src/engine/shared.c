@@ -376,9 +376,8 @@ enum rest shared_rest(struct shared *shared)
     shared_plan_begin(shared);
     if (shared->array_failed)
         rest = REST_FAILED;
-    else if (!shared->durable)
-        rest = REST_CLEAN;
-    else if (shared->round_done == shared->round_wanted && shared->activity == ACTIVITY_CLEAN)
+    else if (!shared->durable ||
+             (shared->round_done == shared->round_wanted && shared->activity == ACTIVITY_CLEAN))
         rest = REST_CLEAN;
     else if (shared->round_done == shared->round_wanted && shared->activity == ACTIVITY_ACTIVE)
         rest = REST_ACTIVE;
@@ -403,12 +402,11 @@ enum entry shared_round_is_done(struct shared *shared, struct lane *lane, uint64
     enum entry entry = ENTRY_WAIT;
 
     shared_plan_begin(shared);
-    if (shared->round_done >= round)
+    const bool none_come = !shared->durable && !shared->array_failed; /* and none are needed */
+    if (shared->round_done >= round || none_come)
         entry = ENTRY_GO;
     else if (shared->array_failed)
         entry = ENTRY_FAILED;
-    else if (!shared->durable)
-        entry = ENTRY_GO; /* there is nothing to wait for */
     else
         atomic_store(&lane->awaits_round, true);
     shared_plan_end(shared);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* test_rebuild.c - plans for rebuilding a slot, and for writing to all copies of a sector: every
  * small shape, every set of lost members, every slot; and members that are in sync up to some
- * sector, have bad ranges, or are being replaced.
+ * sector, have bad or unreadable ranges, or are being replaced.
  *
  * Who can serve what is kept as a bool for each sector, and three judges go by that:
  *
@@ -32,10 +32,14 @@ struct world {
     struct plan_view view;
     struct range_set bad[MEMBERS];
     struct range bad_ranges[MEMBERS][RANGES];
+    struct range_set unreadable[MEMBERS];
+    struct range unreadable_ranges[MEMBERS][RANGES];
     struct range_set untrusted;
     struct range untrusted_ranges[RANGES];
 
-    bool usable[MEMBERS][SECTORS];         /* by I/O member and member sector */
+    /* By I/O member and member sector: can be read; takes a write. */
+    bool usable[MEMBERS][SECTORS];
+    bool writable[MEMBERS][SECTORS];
     bool trusted[SECTORS];                 /* rows */
     uint64_t stored[MODEL_SLOTS][SECTORS]; /* without parity: the volume sector kept there */
 };
@@ -71,23 +75,36 @@ static void set_candidate(struct world *w, uint32_t slot, uint32_t index, uint64
         .io_member = io_member,
         .in_sync_sectors = in_sync,
         .bad = &w->bad[io_member],
+        .unreadable = &w->unreadable[io_member],
     };
     w->slots[slot].candidate_count = index + 1;
     w->bad[io_member] = (struct range_set){.ranges = w->bad_ranges[io_member], .capacity = RANGES};
+    w->unreadable[io_member] =
+        (struct range_set){.ranges = w->unreadable_ranges[io_member], .capacity = RANGES};
     for (uint64_t sector = 0; sector < SECTORS; sector++)
-        w->usable[io_member][sector] = sector < in_sync;
+        w->usable[io_member][sector] = w->writable[io_member][sector] = sector < in_sync;
 }
 
 static void lose_slot(struct world *w, uint32_t slot)
 {
     w->slots[slot].candidate_count = 0;
-    memset(w->usable[slot], false, sizeof w->usable[slot]);
-    memset(w->usable[slot + MODEL_SLOTS], false, sizeof w->usable[slot]);
+    for (uint32_t member = slot; member < MEMBERS; member += MODEL_SLOTS) {
+        memset(w->usable[member], false, sizeof w->usable[member]);
+        memset(w->writable[member], false, sizeof w->writable[member]);
+    }
 }
 
 static void set_bad(struct world *w, uint32_t io_member, uint64_t start, uint64_t end)
 {
     if (range_set_add(&w->bad[io_member], start, end) < 0)
+        return;
+    for (uint64_t sector = start; sector < end; sector++)
+        w->usable[io_member][sector] = w->writable[io_member][sector] = false;
+}
+
+static void set_unreadable(struct world *w, uint32_t io_member, uint64_t start, uint64_t end)
+{
+    if (range_set_add(&w->unreadable[io_member], start, end) < 0)
         return;
     for (uint64_t sector = start; sector < end; sector++)
         w->usable[io_member][sector] = false;
@@ -146,7 +163,7 @@ static void set_random(struct world *w)
             w->slots[slot].candidates[i].write_mostly = draw(3) == 0;
             for (uint32_t r = draw(6); r-- > RANGES;) { /* none, mostly */
                 draw_range(&start, &end);
-                set_bad(w, slot + i * MODEL_SLOTS, start, end);
+                (draw(2) == 0 ? set_bad : set_unreadable)(w, slot + i * MODEL_SLOTS, start, end);
             }
         }
     }
@@ -527,7 +544,7 @@ static uint32_t find_targets(const struct world *w, uint64_t volume_sector,
     (void)geometry_copies(&w->model.geometry, volume_sector, copies);
     for (uint32_t i = 0; i < geometry_copy_count(&w->model.geometry); i++)
         for (uint32_t member = copies[i].slot; member < MEMBERS; member += MODEL_SLOTS)
-            if (w->usable[member][copies[i].member_sector])
+            if (w->writable[member][copies[i].member_sector])
                 targets[count++] = (struct plan_target){member, copies[i].member_sector};
     qsort(targets, count, sizeof *targets, compare_targets);
     return count;

@@ -615,8 +615,8 @@ static size_t describe_world(uint8_t to[EXPLORE_BYTES])
         to[n++] = (uint8_t)(shared.failed[member] | shared.noted[member] << 2 |
                             (shared.checkpoint[member] == UINT64_MAX) << 1);
     }
-    to[n++] = (uint8_t)(shared.activity | shared.activate_after << 4 | shared.array_failed << 5 |
-                        shared.write_expected << 6);
+    to[n++] = (uint8_t)((uint32_t)shared.activity | (uint32_t)shared.activate_after << 4 |
+                        (uint32_t)shared.array_failed << 5 | (uint32_t)shared.write_expected << 6);
     to[n++] = ahead(shared.round_started);
     to[n++] = ahead(shared.round_wanted);
     to[n++] = ahead(shared.activity_round);

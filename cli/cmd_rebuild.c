@@ -12,6 +12,7 @@ enum {
     OPTION_QUIET,
     OPTION_JSON,
     OPTION_SPEED,
+    SHOWN_MAX = 20, /* places that can't be rebuilt that people get to see */
 };
 
 /* What has been done about one member, or about all in a resync. */
@@ -27,6 +28,7 @@ struct rebuilding {
     json_t *steps;
     json_t *empty_slots;
     json_t *warnings;
+    uint64_t lost_count;
     uint64_t lost_bytes;
 };
 
@@ -79,6 +81,8 @@ static void on_lost(void *context, const char *member, uint64_t offset, uint64_t
     struct rebuilding *rebuilding = context;
 
     rebuilding->lost_bytes += bytes;
+    if (rebuilding->lost_count++ >= SHOWN_MAX)
+        return;
     progress_clear(&rebuilding->progress);
     if (member != NULL)
         complain(
@@ -95,9 +99,9 @@ static void on_empty(void *context, uint32_t slot)
 {
     struct rebuilding *rebuilding = context;
 
-    complain("slot %u has no member in sync, and none of those named is a spare to take it; `braid "
-             "add` makes one",
-             slot);
+    complain(
+        "slot %u has no member in sync, and there is no spare to take it; `braid add` makes one",
+        slot);
     (void)json_array_append_new(rebuilding->empty_slots, json_integer((json_int_t)slot));
 }
 
@@ -141,6 +145,10 @@ static int rebuild(struct rebuilding *rebuilding, struct braid_array *array)
         complain("interrupted; `braid rebuild` goes on from there");
         return EXIT_INTERRUPTED;
     }
+    if (rebuilding->lost_count > SHOWN_MAX)
+        complain("and %llu places more, %llu bytes in all",
+                 (unsigned long long)(rebuilding->lost_count - SHOWN_MAX),
+                 (unsigned long long)rebuilding->lost_bytes);
     if (result < 0 || stopped < 0) {
         complain("not all of it could be rebuilt: %s", strerror(result < 0 ? -result : -stopped));
         return EXIT_FAILED;

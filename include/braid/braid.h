@@ -149,8 +149,8 @@ struct braid_rebuild_calls {
     /* These bytes of the member could not be rebuilt, or in a resync (member NULL) these bytes of each
      * member not be made to agree: too much is lost or in doubt there. */
     void (*lost)(void *context, const char *member, uint64_t offset, uint64_t bytes);
-    /* At the end: the slot has no member in sync, for there was no spare to take it, or a member
-     * failed meanwhile. */
+    /* At the end: nobody has the slot, for there was no spare to take it, or a member failed
+     * meanwhile. */
     void (*empty)(void *context, uint32_t slot);
     void *context;
     uint64_t bytes_per_s_max; /* of each member; 0: as fast as it goes */

@@ -413,20 +413,18 @@ static void warn_members(struct braid_array *array)
     }
 }
 
-bool array_slot_in_sync(const struct braid_array *array, uint32_t slot)
+static bool slot_in_sync(const struct braid_array *array, uint32_t slot)
 {
-    for (uint32_t i = 0; i < array->member_count; i++) {
-        const struct array_member *member = &array->members[i];
-        if (member->slot == slot && member->in_sync_sectors == UINT64_MAX && !member->failed)
+    for (uint32_t i = 0; i < array->member_count; i++)
+        if (array->members[i].slot == slot && array->members[i].in_sync_sectors == UINT64_MAX)
             return true;
-    }
     return false;
 }
 
 static void list_degraded(const struct braid_array *array, struct text *text)
 {
     for (uint32_t slot = 0; slot < array->shape.slot_count; slot++)
-        if (!array_slot_in_sync(array, slot))
+        if (!slot_in_sync(array, slot))
             text_add(text, "%s%u", text->length > 0 ? ", " : "", slot);
 }
 
@@ -442,7 +440,7 @@ static void judge_redundancy(struct braid_array *array)
     struct text text;
 
     for (uint32_t slot = 0; slot < array->shape.slot_count; slot++) {
-        lost[slot] = !array_slot_in_sync(array, slot);
+        lost[slot] = !slot_in_sync(array, slot);
         array->degraded += lost[slot];
     }
     if (array->degraded == 0 || array->geometry == NULL)

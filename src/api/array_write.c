@@ -191,6 +191,14 @@ static int run_sweep(struct braid_array *array, const struct braid_rebuild_calls
     return rebuild.result;
 }
 
+static bool slot_is_empty(const struct braid_array *array, uint32_t slot)
+{
+    for (uint32_t i = 0; i < array->member_count; i++)
+        if (array->members[i].slot == slot && !array->members[i].failed)
+            return false;
+    return true;
+}
+
 int braid_rebuild(struct braid_array *array, const struct braid_rebuild_calls *calls)
 {
     const bool resync = array->untrusted.count > 0 && plan_check_sectors(array->geometry) > 0 &&
@@ -212,8 +220,8 @@ int braid_rebuild(struct braid_array *array, const struct braid_rebuild_calls *c
     }
     if (resync && array->in_doubt && result == 0)
         result = run_sweep(array, calls, ENGINE_RESYNC, 0);
-    for (uint32_t slot = 0; slot < array->shape.slot_count && result == 0; slot++)
-        if (!array_slot_in_sync(array, slot))
+    for (uint32_t slot = 0; slot < array->shape.slot_count && result != -ECANCELED; slot++)
+        if (slot_is_empty(array, slot))
             calls->empty(calls->context, slot);
     return result;
 }

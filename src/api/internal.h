@@ -142,9 +142,6 @@ int array_check_writable(const struct braid_array *array, struct braid_error *er
  * one may be an event behind.  supers[count]. */
 void array_agree(struct md_super *const *supers, uint32_t count, const struct md_super *newest);
 
-/* Whether a member of the slot is in sync and hasn't failed. */
-bool array_slot_in_sync(const struct braid_array *array, uint32_t slot);
-
 const struct md_super *array_member_super(const struct array_member *member); /* or NULL */
 const char *array_member_name(const struct array_member *member);
 

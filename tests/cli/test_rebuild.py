@@ -351,6 +351,12 @@ with tap.case("an array that crashed while degraded: only with --force"), golden
     before = hashes([*paths, spare])
     expect(runner.braid("rebuild", *paths, spare), 6, "IN DOUBT", "--force")
     tap.equal(hashes([*paths, spare]), before, "members")
+    report, result = rebuild(paths, "--force", code=1)  # without the spare
+    tap.equal((steps_of(report), report["empty_slots"]), ([("resync", None)], [3]), "steps")
+    tap.equal(report["lost_bytes"], 3 << 20, "what stays in doubt")  # parity is a quarter
+    expect(result, 1, "stay in doubt", "places more", "slot 3 has no member in sync")
+    tap.equal(len(result.err.splitlines()) < 30, True, "lines")
+    tap.equal(runner.braid("read", *paths).out == contents, True, "contents")
     report, _ = rebuild([*paths, spare], "--force")
     tap.equal(steps_of(report), [("rebuild", spare), ("resync", None)], "steps")
     expect_scrubbed([*paths, spare])

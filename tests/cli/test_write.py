@@ -154,6 +154,11 @@ for level, lost_count in (("1", 1), ("1", 2), ("4", 1), ("5", 1), ("6", 1), ("6"
                 shadow.put(offset, data)
             shadow.check("degraded contents")
             tap.equal(expect_clean(array.members) >= before + 2, True, "events ahead")
+            for member in array.members:
+                fields = mdadm_says(member)
+                noted = (fields["Array State"].split()[0].count(".") if version == "1.2"
+                         else int(fields["Failed Devices"]))
+                tap.equal(noted, lost_count, f"{member}: who is noted as failed")
             back = [array.bring_back(member) for member in lost]
             states = array.states(*array.members, *back)
             tap.equal({member: states[member] for member in back}, dict.fromkeys(back, "stale"),

@@ -6,14 +6,17 @@
  * above and below.
  *
  * With n data chunks, k of them written and p usable parities, RCW reads n - k sectors of a
- * row and RMW k + p.  What is lost decides which of them there is:
+ * row and RMW k + p.  What is missing, be it lost or unreadable, decides which of them there is:
  *
- *   lost                                RCW   RMW     RECOVER
+ *   missing                             RCW   RMW     RECOVER
  *   no data                             yes   yes     -
  *   written data only                   yes   -       -
- *   unwritten data only                 -     yes     yes: with P and Q usable it can win, as it
- *                                                     needs one of them to find one lost chunk
+ *   unwritten data only                 -     yes     yes: with P and Q there it can win, as it
+ *                                                     needs one of them to find one missing chunk
  *   one written and one unwritten       -     -       yes
+ *
+ * RECOVER takes as many parities that can be read as data is missing; RMW takes all that are
+ * usable, and doesn't mind how much unwritten data is missing.
  *
  * RMW carries a parity that is wrong along: if a member were lost before the resync comes by,
  * acknowledged data would go with it.  So where parity isn't trusted there is no RMW, and P

@@ -3,7 +3,8 @@
  * new data, as plain data.
  *
  * A stripe is planned row by row: a *row run* is a maximal run of rows (sectors of a chunk) in
- * which the same chunks are written, the same members are usable and parity is trusted or not.
+ * which the same chunks are written, the same members take writes and can be read, and parity is
+ * trusted or not.
  * Each run is served by the method that reads the fewest sectors and, where two read as few,
  * by those methods that need the fewest member I/Os over the whole stripe.
  *
@@ -11,12 +12,21 @@
  *   FULL         nothing                               the new data, all of it
  *   RCW          the data that is not written          the row's data, old and new
  *   RMW          what is overwritten, and the parity   the difference (parity must be trusted)
- *   RECOVER      all surviving data and as much        the row's data, the lost chunks computed
- *                parity as there are lost data chunks
+ *   RECOVER      all data that can be read and as      the row's data, what is missing computed
+ *                much parity as data is missing
  *   DATA_ONLY    nothing                               no parity member is usable
  *
  * A usable parity chunk of the row is written whatever the method; one that is lost isn't
- * missed.  A lost chunk's new data lives in the parity alone. */
+ * missed.  A lost chunk's new data lives in the parity alone.
+ *
+ * A chunk that couldn't be read but takes writes is missing, like a lost one, when something is to
+ * be read.  It is no failure: any number of them is borne as long as parity can be made.  Where it
+ * can't, since data that isn't written is missing and neither the data nor the difference can be
+ * had, the write is refused.  Every parity depends on all data of its row, so to leave it as it is
+ * would make it wrong.  That must not be: what is unreadable isn't written down, errors pass, and
+ * then missing data would be computed from it.  To call the parity bad for good would be safe, but
+ * would throw away what such an error left whole.  A write that brings all missing data of the row
+ * with it is never refused for this reason. */
 #ifndef PLAN_PLAN_WRITE_H
 #define PLAN_PLAN_WRITE_H
 
@@ -36,7 +46,7 @@ enum plan_method {
     PLAN_RMW,
     PLAN_RECOVER,
     PLAN_DATA_ONLY,
-    PLAN_IMPOSSIBLE, /* more is lost than the level can bear */
+    PLAN_IMPOSSIBLE, /* more is lost than the level can bear, or parity can't be made */
 };
 enum { PLAN_METHODS = PLAN_IMPOSSIBLE + 1 };
 

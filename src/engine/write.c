@@ -195,9 +195,20 @@ static bool find_part(struct task *task)
     return false;
 }
 
+/* Whether what is in doubt would stand on its own member afterwards, as if it weren't. */
+static bool would_hide_doubt(const struct task *task, const struct plan_piece *piece)
+{
+    const struct engine *engine = task->lane->engine;
+
+    return piece->kind == PLAN_RECONSTRUCT && piece->in_doubt && !engine->options.accept_doubt &&
+           plan_takes_writes(&engine->shared.view, piece->slot, piece->member_sector);
+}
+
 static void filled(struct task *task)
 {
     struct unit_work *work = &task->works[task->fill_work];
+    struct shared *shared = &task->lane->engine->shared;
+    const struct plan_piece *piece = &task->plan.pieces[0];
 
     if (task->batch.failed) {
         task_read_failed(task, true);
@@ -205,8 +216,10 @@ static void filled(struct task *task)
         return;
     }
     window_compute(task);
-    if (task->plan.pieces[0].kind == PLAN_UNREADABLE)
+    shared_plan_begin(shared);
+    if (piece->kind == PLAN_UNREADABLE || would_hide_doubt(task, piece))
         work->result = -EIO; /* what stands beside the new bytes is lost */
+    shared_plan_end(shared);
     work->marks[task->fill_sector] = MARK_FULL;
     task_yield(task, fill_next);
 }

@@ -130,6 +130,9 @@ struct plan_target {
 };
 #define PLAN_TARGETS_MAX (2 * GEOMETRY_COPIES_MAX)
 
+/* Whether somebody of the slot takes a write at member_sector, if it can be read there or not. */
+bool plan_takes_writes(const struct plan_view *view, uint32_t slot, uint64_t member_sector);
+
 /* Levels without parity: all places where [volume_sector, volume_sector + *run) is stored.  *run,
  * the limit on entry, becomes the length for which that holds.  Returns how many there are in
  * targets[PLAN_TARGETS_MAX]; 0: nothing that is left can take it. */

@@ -127,6 +127,14 @@ static uint32_t add_targets(const struct plan_view *view, uint32_t slot, uint64_
     return count;
 }
 
+bool plan_takes_writes(const struct plan_view *view, uint32_t slot, uint64_t member_sector)
+{
+    struct plan_target targets[2];
+    uint64_t run = 1;
+
+    return add_targets(view, slot, member_sector, &run, targets) > 0;
+}
+
 uint32_t plan_targets(const struct plan_view *view, uint64_t volume_sector, uint64_t *run,
                       struct plan_target *targets)
 {

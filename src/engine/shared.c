@@ -16,6 +16,9 @@
  * tolerates.  In steps of one, since a crash in the middle of a step of two would leave the
  * members that had not taken it behind as stale (D5, D7).
  *
+ * Who wasn't there when the array was opened may be one event ahead, if the power failed in the middle
+ * of a round: it takes one more.
+ *
  * A failure that is more than the level bears is not written down: all stays as it was at that
  * time, and what was not acknowledged may be lost.  So an array whose cable came loose starts
  * again when it is back.  From then on no write is acknowledged that a member didn't take, though
@@ -31,6 +34,7 @@
 
 enum {
     FAILURE_ROUNDS = 2,
+    LOST_ROUNDS = 3,
     UNREADABLE_RANGES_MAX = 4096, /* that a member may gain while it is open */
 };
 
@@ -158,7 +162,7 @@ static enum failure note_failure(struct shared *shared, uint32_t io_member, bool
 
     if (first && survived && shared->durable) {
         shared->noted[io_member] = true;
-        shared->failure_round = want_rounds(shared, FAILURE_ROUNDS);
+        shared->failure_round = MAX(shared->failure_round, want_rounds(shared, FAILURE_ROUNDS));
         return FAILURE_BORNE;
     }
     shared->array_failed = true;
@@ -167,13 +171,13 @@ static enum failure note_failure(struct shared *shared, uint32_t io_member, bool
 }
 
 /* Who was lost before the array was opened misses what is written: that waits until the others are
- * two events ahead, as it does when one fails (D5). */
+ * two events ahead of what it may have, as it does when one fails (D5). */
 static bool note_lost(struct shared *shared)
 {
     if (shared->lost_noted || !shared->durable || shared->array_failed)
         return false;
     shared->lost_noted = true;
-    shared->failure_round = want_rounds(shared, FAILURE_ROUNDS);
+    shared->failure_round = want_rounds(shared, LOST_ROUNDS);
     return true;
 }
 

@@ -15,6 +15,7 @@
 #include "sim/world.h"
 
 enum {
+    SCRIBBLE = 1 << 30, /* from an epoch to what its writer scribbles */
     GENERATIONS_MAX = 4,
     STEPS_MAX = 200000, /* more without an end is no end */
     PAUSE_NS = 10000000,
@@ -182,6 +183,7 @@ static void start_write(struct world *w)
     draw_range(w, &offset, &bytes);
     if (shot == NULL || !shadow_can_write(w->shadow, offset, bytes, &epoch))
         return;
+    const bool overlaps = epoch <= w->epoch; /* or is zeros */
     w->epoch = MAX(w->epoch, epoch);
     w->tally->writes++;
     shot->busy = true;
@@ -189,8 +191,14 @@ static void start_write(struct world *w)
     shot->shadow_write.bytes = bytes;
     shot->shadow_write.epoch = epoch;
     shot->shadow_write.fua = world_chance(w, 1, 5);
+    shot->shadow_write.other_epoch = overlaps || world_chance(w, 3, 4) ? 0 : epoch + SCRIBBLE;
     shadow_write_begin(w->shadow, &shot->shadow_write);
+    shot->since = shadow_now(w->shadow);
     shadow_contents(epoch, offset, bytes, shot->buffer);
+    if (w->accept_doubt) { /* what stands beside the new bytes goes with them */
+        shadow_accept(w->shadow, offset / SECTOR_BYTES);
+        shadow_accept(w->shadow, (offset + bytes - 1) / SECTOR_BYTES);
+    }
     shot->write = (struct engine_write){
         .offset_bytes = offset,
         .bytes = bytes,
@@ -205,6 +213,18 @@ static void start_write(struct world *w)
               shot->number, offset / SECTOR_BYTES, offset % SECTOR_BYTES, bytes, epoch,
               shot->write.fua ? ", fua" : "", shot->write.buffer == NULL ? ", hole" : "", lane);
     engine_write(w->engine, lane, &shot->write);
+}
+
+/* Callers that write to their buffers before the write is done. */
+static void scribble(struct world *w)
+{
+    for (uint32_t i = 0; i < SHOTS; i++) {
+        const struct shot *shot = &w->shots[i];
+        const struct shadow_write *write = &shot->shadow_write;
+        if (shot->busy && shot->kind == SHOT_WRITE && write->other_epoch != 0 &&
+            world_chance(w, 1, 4))
+            shadow_contents(write->other_epoch, write->offset_bytes, write->bytes, shot->buffer);
+    }
 }
 
 static void on_flush(struct engine_flush *flush, int result)
@@ -240,19 +260,11 @@ static bool read_all(struct world *w)
 {
     if (!wait_while(w, shots_busy, "a request"))
         return false;
-    start_read(w, 0, w->geometry.volume_sectors, w->untrusted_from == UINT64_MAX && !w->unsynced);
+    start_read(w, 0, w->geometry.volume_sectors, w->untrusted_from == UINT64_MAX);
     return wait_while(w, shots_busy, "a read");
 }
 
 /* ---- sweeps ---- */
-
-static bool is_degraded(const struct world *w)
-{
-    for (uint32_t slot = 0; slot < w->geometry.slot_count; slot++)
-        if (judge_lost(w, slot, w->geometry.member_sectors - 1, shadow_now(w->shadow)))
-            return true;
-    return false;
-}
 
 static struct world *world_of(struct engine_sweep *sweep)
 {
@@ -263,7 +275,7 @@ static void on_mismatch(struct engine_sweep *sweep, const struct engine_mismatch
 {
     struct world *w = world_of(sweep);
 
-    if (!mismatch->in_doubt && !w->write_failed && !w->unsynced && sweep->kind != ENGINE_RESYNC)
+    if (mismatch->sector < w->untrusted_from && !w->array_failed && sweep->kind != ENGINE_RESYNC)
         world_fail(w, "D4", "%s finds a mismatch at %" PRIu64 "+%" PRIu64,
                    sweep->kind == ENGINE_CHECK ? "a check" : "a repair", mismatch->sector,
                    mismatch->sectors);
@@ -273,11 +285,42 @@ static void on_progress(struct engine_sweep *sweep, uint64_t sectors_done)
 {
     struct world *w = world_of(sweep);
 
-    if (sweep->kind == ENGINE_RESYNC && w->parity && (is_degraded(w) || judge_bad_places(w)))
-        w->forced = w->unsynced = true;
-    if (sweep->kind == ENGINE_RESYNC)
-        w->untrusted_from =
+    if (sweep->kind == ENGINE_RESYNC) {
+        const uint64_t up_to =
             sectors_done == sweep->sectors ? UINT64_MAX : sweep->sector + sectors_done;
+        w->untrusted_from = MIN(up_to, w->unchecked_at);
+    }
+    if (sweep->kind == ENGINE_REBUILD && w->accept_doubt)
+        judge_accepted(w, w->sweep_slot, sweep->sector + w->sweep_progress,
+                       sweep->sector + sectors_done);
+    w->sweep_progress = sectors_done;
+}
+
+static void on_unchecked(struct engine_sweep *sweep, uint64_t sector, uint64_t sectors)
+{
+    struct world *w = world_of(sweep);
+
+    world_say(w, "unchecked: %" PRIu64 "+%" PRIu64, sector, sectors);
+    w->unchecked_at = MIN(w->unchecked_at, sector);
+    judge_unchecked(w, sector, sectors);
+}
+
+/* Whether a sweep may end like that. */
+static void judge_sweep(struct world *w, const struct engine_sweep *sweep, int result)
+{
+    const bool moves_on = sweep->kind == ENGINE_RESYNC || sweep->kind == ENGINE_REBUILD;
+    const bool left = moves_on && w->unchecked_at != UINT64_MAX;
+    const bool failed = sweep->kind == ENGINE_REBUILD && w->devices[w->sweep_device].failed;
+
+    w->tally->resyncs_blocked += left && sweep->kind == ENGINE_RESYNC;
+    w->tally->rebuilds_refused += left && sweep->kind == ENGINE_REBUILD;
+    if (result == 0 && failed)
+        world_fail(w, "D5", "device %u failed, and its rebuild ends well", w->sweep_device);
+    if (result == 0 && left)
+        world_fail(w, "D6", "sector %" PRIu64 " is left as it is, and the sweep ends well",
+                   w->unchecked_at);
+    if (result < 0 && !w->array_failed && !left && !failed)
+        world_fail(w, "availability", "a sweep fails: %d", result);
 }
 
 static void on_swept(struct engine_sweep *sweep, int result)
@@ -290,17 +333,14 @@ static void on_swept(struct engine_sweep *sweep, int result)
     world_say(w, "sweep done: %d", result);
     if (result == -ECANCELED && sweep->cancel)
         return;
+    judge_sweep(w, sweep, result);
     if (result == 0 && sweep->kind == ENGINE_RESYNC)
         w->untrusted_from = UINT64_MAX;
     if (result == 0 && sweep->kind == ENGINE_REBUILD) {
-        if (device->failed)
-            world_fail(w, "D5", "device %u failed, and its rebuild ends well", w->sweep_device);
         device->in_sync_sectors = UINT64_MAX;
         device->synced_at = shadow_now(w->shadow) + 1;
         device->belief = DEVICE_IN_SYNC;
     }
-    if (result < 0 && !w->array_failed && sweep->kind != ENGINE_REBUILD)
-        world_fail(w, "availability", "a sweep fails: %d", result);
 }
 
 static void start_sweep(struct world *w, enum engine_sweep_kind kind, uint32_t device,
@@ -319,12 +359,18 @@ static void start_sweep(struct world *w, enum engine_sweep_kind kind, uint32_t d
     (*counts[kind])++;
     w->sweeping = true;
     w->sweep_device = device;
+    w->sweep_slot = w->devices[device].slot;
+    w->sweep_since = shadow_now(w->shadow);
+    w->sweep_untrusted_from = w->untrusted_from;
+    w->sweep_progress = 0;
+    w->unchecked_at = UINT64_MAX;
     w->sweep = (struct engine_sweep){
         .kind = kind,
         .sectors = plan_check_sectors(&w->geometry),
         .io_member = device,
         .bytes_per_s_max = bytes_per_s_max,
         .mismatch = on_mismatch,
+        .unchecked = on_unchecked,
         .progress = on_progress,
         .done = on_swept,
     };
@@ -344,17 +390,14 @@ static uint32_t find_rebuilding(const struct world *w)
     return MD_MEMBER_NONE;
 }
 
-/* What the array needs most, as the API has it: where a lost chunk is computed from parity that
- * isn't trusted, that parity has to stand as it is until the chunk is rebuilt. */
-static bool start_needed_sweep(struct world *w, uint64_t bytes_per_s_max)
+/* What the array needs.  The API begins with the rebuild where data is in doubt, for it may be all
+ * right in parity; but a resync has to leave such rows alone by itself. */
+static bool start_needed_sweep(struct world *w, bool rebuild_first, uint64_t bytes_per_s_max)
 {
     const uint32_t rebuilding = find_rebuilding(w);
     const bool untrusted = w->untrusted_from != UINT64_MAX;
-    const bool in_doubt = w->parity && untrusted && is_degraded(w);
 
-    if (in_doubt && !w->forced)
-        return false;
-    if (untrusted && (!in_doubt || rebuilding == MD_MEMBER_NONE))
+    if (untrusted && (!rebuild_first || rebuilding == MD_MEMBER_NONE))
         start_sweep(w, ENGINE_RESYNC, 0, bytes_per_s_max);
     else if (rebuilding != MD_MEMBER_NONE)
         start_sweep(w, ENGINE_REBUILD, rebuilding, bytes_per_s_max);
@@ -373,7 +416,7 @@ static void start_any_sweep(struct world *w)
     }
     if (plan_check_sectors(&w->geometry) == 0)
         return;
-    if (world_chance(w, 3, 4) && start_needed_sweep(w, rate))
+    if (world_chance(w, 3, 4) && start_needed_sweep(w, world_chance(w, 1, 2), rate))
         return;
     start_sweep(w, world_chance(w, 1, 2) ? ENGINE_CHECK : ENGINE_REPAIR, 0, rate);
 }
@@ -545,6 +588,15 @@ static void on_stopped(struct engine_stop *stop, int result)
     world_say(w, "stopped: %d", result);
 }
 
+/* One that takes superblocks may have taken one more than the others. */
+static bool anybody_away(const struct world *w)
+{
+    for (uint32_t i = 0; i < w->device_count; i++)
+        if (w->devices[i].away)
+            return true;
+    return false;
+}
+
 /* Let all that is under way end, and stop.  False: the power fails before that. */
 static bool stop(struct world *w)
 {
@@ -560,7 +612,8 @@ static bool stop(struct world *w)
         return false;
     w->tally->stops++;
     w->stopped = w->stop_result == 0;
-    w->stopped_clean = w->stopped && (w->parity || w->mirrors) && w->untrusted_from == UINT64_MAX;
+    w->stopped_clean = w->stopped && (w->parity || w->mirrors) && w->untrusted_from == UINT64_MAX &&
+                       !anybody_away(w);
     if (!w->stopped && !w->array_failed)
         world_fail(w, "availability", "a stop fails: %d", w->stop_result);
     world_end(w);
@@ -590,7 +643,7 @@ static void play(struct world *w)
     while (!w->broken && !is_crash_due(w)) {
         act(w);
         for (uint64_t steps = world_draw(w, 24); steps > 0 && run_one(w); steps--)
-            ;
+            scribble(w);
     }
     if (w->broken)
         return;
@@ -700,7 +753,7 @@ static void generation(struct world *w)
 static void make_whole(struct world *w)
 {
     for (uint32_t sweeps = 0; sweeps < DEVICES_MAX; sweeps++) {
-        if (!start_needed_sweep(w, 0))
+        if (!start_needed_sweep(w, w->in_doubt, 0))
             return;
         if (!wait_while(w, sweep_busy, "a sweep") || w->sweep_result < 0)
             return;

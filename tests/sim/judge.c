@@ -3,7 +3,8 @@
  *
  * What is returned without a flaw has to be a version of the shadow.  Flaws excuse contents, so
  * each has to be earned: "unreadable" by more losses in that row or of that sector than the level
- * bears; "in doubt" by a loss where parity isn't trusted.  A member may be given up only after a
+ * bears; "in doubt" by a loss where parity isn't trusted; a sweep that leaves something as it is, by
+ * either.  A member may be given up only after a
  * fault that can make it fail, and an error is returned only where too much is lost.
  *
  * Even what is in doubt has to be right if it was written and acknowledged since the last crash:
@@ -88,9 +89,8 @@ static void judge_unflawed(struct world *w, const struct shot *shot, uint64_t se
     case SHADOW_RIGHT:
         break;
     case SHADOW_WILD:
-        if (!w->forced)
-            world_fail(w, "D6", "sector %" PRIu64 " may be lost, and is returned without a flaw",
-                       sector);
+        world_fail(w, "D6", "sector %" PRIu64 " may be lost, and is returned without a flaw",
+                   sector);
         break;
     case SHADOW_WRONG:
         world_fail(w, "D1-D3",
@@ -98,6 +98,8 @@ static void judge_unflawed(struct world *w, const struct shot *shot, uint64_t se
                    shadow_version_count(w->shadow, sector), bytes[0], bytes[1], bytes[2], bytes[3]);
         break;
     }
+    if (!w->broken && !shadow_see(w->shadow, sector, bytes, shot->since))
+        world_fail(w, "D6", "sector %" PRIu64 " reads as one thing and then as another", sector);
     if (w->broken && w->log != NULL) {
         world_say(w, "%02x %02x %02x %02x ... %02x %02x was read", bytes[0], bytes[1], bytes[2],
                   bytes[3], bytes[510], bytes[511]);
@@ -147,12 +149,21 @@ bool judge_bad_places(const struct world *w)
     return false;
 }
 
+/* What was submitted at `since` is acknowledged: those that had failed may not have it. */
+static void note_missed(struct world *w, uint64_t since)
+{
+    for (uint32_t i = 0; i < w->device_count; i++)
+        w->devices[i].missed = w->devices[i].missed || (w->devices[i].belief == DEVICE_OUT &&
+                                                        w->devices[i].failed_at < since);
+}
+
 void judge_write(struct world *w, const struct shot *shot, int result)
 {
-    if (result == 0)
+    if (result == 0) {
+        note_missed(w, shot->since);
         return;
+    }
     w->tally->writes_failed++;
-    w->write_failed = true;
     if (!w->array_failed && !judge_bad_places(w))
         world_fail(w, "availability", "write %" PRIu64 " failed: %d", shot->number, result);
 }
@@ -163,6 +174,7 @@ static void member_failed(struct world *w, const struct engine_notice *notice)
 
     w->tally->members_failed++;
     device->failed = true;
+    device->failed_at = shadow_now(w->shadow);
     if (!device->may_fail)
         world_fail(w, "availability", "device %u failed (%d) without a fault", notice->io_member,
                    notice->error);
@@ -188,6 +200,8 @@ static void range_bad(struct world *w, const struct engine_notice *notice)
         device->bad_until[block] = UINT64_MAX;
     }
     judge_doubt(w);
+    if (w->accept_doubt && !device->failed) /* it is to be mended */
+        judge_accepted(w, device->slot, notice->member_sector, behind);
 }
 
 static void range_mended(struct world *w, const struct engine_notice *notice)
@@ -214,6 +228,7 @@ void judge_notice(struct world *w, const struct engine_notice *notice)
 
     world_say(w, "notice: device %u %s (%d), %" PRIu64 "+%" PRIu64, notice->io_member,
               names[notice->kind], notice->error, notice->member_sector, notice->sectors);
+    shadow_forget_seen(w->shadow);
     switch (notice->kind) {
     case ENGINE_MEMBER_FAILED:
         member_failed(w, notice);
@@ -233,6 +248,80 @@ void judge_notice(struct world *w, const struct engine_notice *notice)
     case ENGINE_MEMBER_REPLACED: /* no world replaces members */
         world_fail(w, "engine.h", "device %u is replaced by nobody", notice->io_member);
         break;
+    }
+}
+
+/* Data slots alone, or all, of the row that are lost. */
+static uint32_t count_lost(const struct world *w, uint64_t row, bool data_alone, uint64_t since)
+{
+    const struct geometry *g = &w->geometry;
+    struct stripe_parity parity;
+    uint32_t count = 0;
+
+    geometry_stripe_parity(g, row / g->chunk_sectors, &parity);
+    for (uint32_t slot = 0; slot < g->slot_count; slot++)
+        if (!data_alone || (slot != parity.p_slot && slot != parity.q_slot))
+            count += judge_lost(w, slot, row, since);
+    return count;
+}
+
+static uint32_t count_copies(const struct world *w, uint64_t sector, uint64_t since)
+{
+    struct place copies[GEOMETRY_COPIES_MAX];
+    uint32_t count = 0;
+
+    (void)geometry_copies(&w->geometry, sector, copies);
+    for (uint32_t i = 0; i < geometry_copy_count(&w->geometry); i++)
+        count += !judge_lost(w, copies[i].slot, copies[i].member_sector, since);
+    return count;
+}
+
+/* Whether all that a rebuild can have there is lost, or in doubt. */
+static bool may_refuse(const struct world *w, uint64_t row)
+{
+    const uint64_t since = w->sweep_since;
+    struct home home;
+
+    if (w->mirrors) {
+        geometry_unmap(&w->geometry, w->sweep_slot, row, &home);
+        return home.kind == HOME_DATA && count_copies(w, home.volume_sector, since) == 0;
+    }
+    if (count_lost(w, row, false, since) > geometry_redundancy(&w->geometry))
+        return true;
+    return !w->accept_doubt && row >= w->sweep_untrusted_from &&
+           count_lost(w, row, true, since) > 0;
+}
+
+static bool may_be_unchecked(const struct world *w, uint64_t sector)
+{
+    switch (w->sweep.kind) {
+    case ENGINE_CHECK:
+    case ENGINE_REPAIR:
+        return w->mirrors ? count_copies(w, sector, w->sweep_since) <= 1
+                          : count_lost(w, sector, false, w->sweep_since) >=
+                                geometry_redundancy(&w->geometry);
+    case ENGINE_RESYNC:
+        return w->parity && count_lost(w, sector, true, w->sweep_since) > 0;
+    case ENGINE_REBUILD:
+        return may_refuse(w, sector);
+    }
+    return false;
+}
+
+void judge_unchecked(struct world *w, uint64_t sector, uint64_t sectors)
+{
+    for (uint64_t i = sector; i < sector + sectors && !w->broken; i++)
+        if (!may_be_unchecked(w, i))
+            world_fail(w, "availability", "a sweep leaves sector %" PRIu64 " as it is", i);
+}
+
+void judge_accepted(struct world *w, uint32_t slot, uint64_t start, uint64_t end)
+{
+    for (uint64_t sector = start; sector < end && w->parity; sector++) {
+        struct home home;
+        geometry_unmap(&w->geometry, slot, sector, &home);
+        if (home.kind == HOME_DATA)
+            shadow_accept(w->shadow, home.volume_sector);
     }
 }
 

@@ -31,6 +31,7 @@ struct version {
     uint8_t mask;
     bool gone; /* for a crash; it stays for the reads that began before */
     bool wild;
+    bool accepted; /* wild, and nobody has to say so */
     uint8_t bytes[SECTOR_BYTES];
 };
 
@@ -44,6 +45,10 @@ struct sector {
     uint8_t parts; /* those that write less than the sector */
     uint64_t epoch;
     uint64_t sure_since;
+    bool alone; /* the write in flight shares it with none */
+    bool seen;  /* since it was written last: */
+    uint8_t seen_bytes[SECTOR_BYTES];
+    uint64_t written_at; /* when a write began or ended last */
 };
 
 /* An acknowledged write of a sector that isn't durable yet. */
@@ -56,7 +61,8 @@ struct ack {
 
 struct shadow {
     uint64_t now;
-    uint32_t reads; /* under way */
+    uint32_t reads;    /* under way */
+    uint64_t moved_at; /* when what is read may have moved last */
     uint64_t sector_count;
     struct sector sectors[SHADOW_SECTORS_MAX];
     struct version *free;
@@ -166,7 +172,7 @@ void shadow_reset(struct shadow *shadow, uint64_t sectors)
     shadow->sector_count = sectors;
     shadow->ack_count = 0;
     shadow->reads = 0;
-    shadow->now = 1;
+    shadow->now = shadow->moved_at = 1;
 }
 
 void shadow_destroy(struct shadow *shadow)
@@ -232,6 +238,8 @@ bool shadow_can_write(struct shadow *shadow, uint64_t offset_bytes, uint64_t byt
             return false;
         if (sector->open == 0)
             continue;
+        if (sector->alone)
+            return false;
         if (sector->bits == (1 << BITS_MAX) - 1 || (overlaps && others != sector->epoch))
             return false;
         overlaps = true;
@@ -267,22 +275,23 @@ static bool is_known(const struct sector *sector, const struct version *version)
 {
     for (const struct version *v = sector->newest; v != NULL; v = v->next)
         if (v->group == version->group && v->mask == version->mask && v->wild == version->wild &&
-            v->outdated == NEVER && memcmp(v->bytes, version->bytes, SECTOR_BYTES) == 0)
+            v->accepted == version->accepted && v->outdated == NEVER &&
+            memcmp(v->bytes, version->bytes, SECTOR_BYTES) == 0)
             return true;
     return false;
 }
 
 static void write_sector(struct shadow *shadow, uint64_t index, const struct shadow_write *write,
-                         uint8_t bit)
+                         uint64_t epoch, uint8_t bit)
 {
     struct sector *sector = &shadow->sectors[index];
     const struct part part = part_of(write, index);
     const struct version *last = sector->newest;
     uint8_t bytes[SECTOR_BYTES];
 
-    shadow_contents(write->epoch, index * SECTOR_BYTES + part.start, part.end - part.start, bytes);
+    shadow_contents(epoch, index * SECTOR_BYTES + part.start, part.end - part.start, bytes);
     for (const struct version *v = last; v != NULL; v = v->next) {
-        if (v->outdated != NEVER)
+        if (v->outdated != NEVER || (v->group == sector->group && (v->mask & bit) != 0))
             continue;
         struct version *version = take(shadow);
         *version = (struct version){
@@ -290,6 +299,7 @@ static void write_sector(struct shadow *shadow, uint64_t index, const struct sha
             .group = sector->group,
             .mask = (uint8_t)((v->group == sector->group ? v->mask : 0) | bit),
             .wild = v->wild && !is_whole(part),
+            .accepted = v->accepted && !is_whole(part),
         };
         memcpy(version->bytes, v->bytes, SECTOR_BYTES);
         memcpy(version->bytes + part.start, bytes, part.end - part.start);
@@ -317,7 +327,12 @@ void shadow_write_begin(struct shadow *shadow, struct shadow_write *write)
         sector->bits |= bit;
         sector->parts |= is_whole(part_of(write, i)) ? 0 : bit;
         write->bits[i - first] = bit;
-        write_sector(shadow, i, write, bit);
+        write_sector(shadow, i, write, write->epoch, bit);
+        if (write->other_epoch != 0)
+            write_sector(shadow, i, write, write->other_epoch, bit);
+        sector->alone = write->other_epoch != 0;
+        sector->seen = false;
+        sector->written_at = shadow->now;
     }
 }
 
@@ -348,6 +363,8 @@ void shadow_write_end(struct shadow *shadow, struct shadow_write *write, int res
         const uint8_t bit = write->bits[i - first];
         assert(sector->open > 0);
         sector->open--;
+        sector->seen = false;
+        sector->written_at = shadow->now;
         if (result < 0)
             continue;
         settle(shadow, sector, sector->group, bit, write->fua);
@@ -396,12 +413,33 @@ enum shadow_verdict shadow_judge(const struct shadow *shadow, uint64_t sector, c
     for (const struct version *v = shadow->sectors[sector].newest; v != NULL; v = v->next) {
         if (v->outdated <= since)
             continue;
+        if (v->accepted || (!v->wild && memcmp(v->bytes, bytes, SECTOR_BYTES) == 0))
+            return SHADOW_RIGHT;
         if (v->wild)
             verdict = SHADOW_WILD;
-        else if (memcmp(v->bytes, bytes, SECTOR_BYTES) == 0)
-            return SHADOW_RIGHT;
     }
     return verdict;
+}
+
+bool shadow_see(struct shadow *shadow, uint64_t sector, const uint8_t *bytes, uint64_t since)
+{
+    struct sector *s = &shadow->sectors[sector];
+
+    if (s->open > 0 || s->written_at > since || shadow->moved_at > since)
+        return true;
+    if (s->seen)
+        return memcmp(s->seen_bytes, bytes, SECTOR_BYTES) == 0;
+    s->seen = true;
+    memcpy(s->seen_bytes, bytes, SECTOR_BYTES);
+    return true;
+}
+
+void shadow_forget_seen(struct shadow *shadow)
+{
+    shadow->now++;
+    shadow->moved_at = shadow->now;
+    for (uint64_t i = 0; i < shadow->sector_count; i++)
+        shadow->sectors[i].seen = false;
 }
 
 uint32_t shadow_version_count(const struct shadow *shadow, uint64_t sector)
@@ -416,9 +454,13 @@ void shadow_describe(const struct shadow *shadow, uint64_t sector,
         char text[120];
         (void)snprintf(text, sizeof text,
                        "version of group %u, writes %x%s%s%s: %02x %02x %02x %02x ... %02x %02x",
-                       v->group, v->mask, v->wild ? ", wild" : "", v->gone ? ", gone" : "",
-                       v->outdated != NEVER ? ", outdated" : "", v->bytes[0], v->bytes[1],
-                       v->bytes[2], v->bytes[3], v->bytes[510], v->bytes[511]);
+                       v->group, v->mask,
+                       v->accepted ? ", accepted"
+                       : v->wild   ? ", wild"
+                                   : "",
+                       v->gone ? ", gone" : "", v->outdated != NEVER ? ", outdated" : "",
+                       v->bytes[0], v->bytes[1], v->bytes[2], v->bytes[3], v->bytes[510],
+                       v->bytes[511]);
         line(context, text);
     }
 }
@@ -442,6 +484,7 @@ static void unite(struct shadow *shadow, struct sector *sector)
                 link = &other->next;
                 continue;
             }
+            v->accepted = v->accepted || other->accepted;
             *link = other->next;
             sector->version_count--;
             give(shadow, other);
@@ -467,7 +510,7 @@ void shadow_crashed(struct shadow *shadow, bool clean)
     }
     shadow->ack_count = 0;
     shadow->reads = 0;
-    shadow->now++;
+    shadow_forget_seen(shadow);
 }
 
 void shadow_doubt(struct shadow *shadow, uint64_t sector)
@@ -487,6 +530,12 @@ void shadow_doubt(struct shadow *shadow, uint64_t sector)
     };
     memset(version->bytes, 0, SECTOR_BYTES);
     add(s, version);
+}
+
+void shadow_accept(struct shadow *shadow, uint64_t sector)
+{
+    for (struct version *v = shadow->sectors[sector].newest; v != NULL; v = v->next)
+        v->accepted = v->wild;
 }
 
 void shadow_pin(struct shadow *shadow, uint64_t sector, const uint8_t *bytes)

@@ -15,8 +15,14 @@
  * same: what a byte becomes depends on its place and their common *epoch* alone.  Then the
  * versions of a sector with two such writes are: neither, one, the other, both.
  *
+ * A caller may *scribble* in the buffer of a write under way: then each of its sectors becomes one
+ * or the other, and no other write may share them meanwhile.
+ *
+ * What was read once, without a flaw, has to be read again until the sector is written, or a member
+ * is lost: that is *seen*.
+ *
  * A version can be *wild*: the array may have lost what was there, and has to say so when it is
- * read; what it reads as then isn't known. */
+ * read; what it reads as then isn't known.  Unless that has been accepted. */
 #ifndef TESTS_SIM_SHADOW_H
 #define TESTS_SIM_SHADOW_H
 
@@ -43,7 +49,8 @@ uint64_t shadow_now(const struct shadow *shadow);
 struct shadow_write {
     uint64_t offset_bytes;
     uint64_t bytes;
-    uint64_t epoch; /* 0: zeros */
+    uint64_t epoch;       /* 0: zeros */
+    uint64_t other_epoch; /* what the caller may scribble; 0: he doesn't */
     bool fua;
     uint8_t bits[SHADOW_SECTORS_MAX]; /* the shadow's, from begin to end */
 };
@@ -72,6 +79,10 @@ void shadow_read_end(struct shadow *shadow);
 /* Whether a read that began at `since` may return that now. */
 enum shadow_verdict shadow_judge(const struct shadow *shadow, uint64_t sector, const uint8_t *bytes,
                                  uint64_t since);
+/* That was read without a flaw, by a read that began at `since`.  False: something else had been. */
+bool shadow_see(struct shadow *shadow, uint64_t sector, const uint8_t *bytes, uint64_t since);
+/* It may be read from elsewhere from now on. */
+void shadow_forget_seen(struct shadow *shadow);
 /* How many versions there are, and what they are, for messages. */
 uint32_t shadow_version_count(const struct shadow *shadow, uint64_t sector);
 void shadow_describe(const struct shadow *shadow, uint64_t sector,
@@ -88,6 +99,8 @@ bool shadow_is_sure(const struct shadow *shadow, uint64_t sector, uint64_t since
 void shadow_crashed(struct shadow *shadow, bool clean);
 /* What the sector holds may be lost. */
 void shadow_doubt(struct shadow *shadow, uint64_t sector);
+/* What the sector holds may be lost, and may be called good all the same. */
+void shadow_accept(struct shadow *shadow, uint64_t sector);
 /* It was read like that, and all there is to read it from agrees: it stays like that.  Does
  * nothing while something is under way, or acknowledged and not durable.  Reads are over. */
 void shadow_pin(struct shadow *shadow, uint64_t sector, const uint8_t *bytes);

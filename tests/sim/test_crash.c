@@ -7,6 +7,7 @@
  *   test_crash --seed N [-v]        one; -v prints each step and event */
 #include <malloc.h>
 #include <signal.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "harness.h"
@@ -16,6 +17,7 @@ enum {
     SEEDS = 20000,
     SAMPLE = 50,
     FAILURES_MAX = 10,
+    SEED_SECONDS = 10, /* of CPU time: a hundred times what the longest takes */
 };
 
 static const char *program;
@@ -26,17 +28,19 @@ static uint8_t *buffers[SHOTS];
 static struct shadow *shadow;
 static volatile uint64_t current_seed;
 
-/* An assertion of the engine: say which seed it was, for the program ends here. */
-static void on_abort(int signal_number)
+/* An assertion of the engine, or worse: say which seed it was, for the program ends here. */
+static void on_signal(int signal_number)
 {
     char line[200];
-    const int length =
-        snprintf(line, sizeof line,
-                 "# an assertion failed; repeat: %s --seed %" PRIu64 " -v\nnot ok - assertion\n",
-                 program, current_seed);
+    const int length = snprintf(line, sizeof line,
+                                "# %s; repeat: %s --seed %" PRIu64 " -v\nnot ok - it ends here\n",
+                                signal_number == SIGABRT   ? "an assertion failed"
+                                : signal_number == SIGSEGV ? "memory that isn't there"
+                                                           : "no end",
+                                program, current_seed);
 
-    (void)signal_number;
     (void)!write(STDOUT_FILENO, line, (size_t)length);
+    _exit(1);
 }
 
 static void print_line(void *context, const char *line)
@@ -49,9 +53,11 @@ static void print_line(void *context, const char *line)
 static bool run_seed(uint64_t seed, bool verbose, uint64_t *hash)
 {
     static struct world world;
+    const struct itimerval limit = {.it_value.tv_sec = verbose ? 60 : SEED_SECONDS};
 
     memset(&world, 0, sizeof world);
     world.seed = current_seed = seed;
+    (void)setitimer(ITIMER_VIRTUAL, &limit, NULL);
     world.log = verbose ? print_line : NULL;
     world.tally = &tally;
     world.shadow = shadow;
@@ -121,6 +127,8 @@ static void print_tally(void)
         {"not startable",             tally.not_startable   },
         {"sectors called unreadable", tally.unreadable      },
         {"sectors called in doubt",   tally.in_doubt        },
+        {"resyncs blocked",           tally.resyncs_blocked },
+        {"rebuilds refused",          tally.rebuilds_refused},
         {"settled",                   tally.settled         },
     };
 
@@ -137,6 +145,7 @@ static uint64_t number(const char *text)
 
 int main(int argc, char **argv)
 {
+    static const int signals[] = {SIGABRT, SIGSEGV, SIGBUS, SIGVTALRM};
     bool verbose = false;
     bool one = false;
 
@@ -159,7 +168,8 @@ int main(int argc, char **argv)
     /* The engine's memory is large and mostly never touched: fresh from the kernel it is zeros
      * already, from the heap it would have to be cleared for each of many thousand arrays. */
     (void)mallopt(M_MMAP_THRESHOLD, 64 << 10);
-    (void)signal(SIGABRT, on_abort);
+    for (size_t i = 0; i < ARRAY_COUNT(signals); i++)
+        (void)signal(signals[i], on_signal);
     (void)setvbuf(stdout, NULL, _IOLBF, 1 << 16);
     shadow = shadow_create();
     for (uint32_t i = 0; i < SHOTS; i++)

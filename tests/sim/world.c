@@ -348,7 +348,7 @@ static void make_devices(struct world *w, const struct md_create *request,
             request->level > 0 ? request->size_sectors : least + 8 * world_draw(w, 4);
         w->device_sectors[i] = device_length(request->version, data);
         lengths[i] = w->device_sectors[i] * SECTOR_BYTES;
-        w->devices[i] = (struct device){.slot = MD_SLOT_NONE};
+        w->devices[i] = (struct device){.slot = MD_SLOT_NONE, .failed_at = UINT64_MAX};
         if (i >= used)
             continue;
         layout[i].member_sectors = w->device_sectors[i];
@@ -461,6 +461,9 @@ static void judge_member(struct world *w, const struct md_assembly_member *membe
                    md_member_state_name(member->state), (int)member->slot);
     if (member->state == MD_MEMBER_STALE)
         w->tally->stale_offered++;
+    device->missed = device->missed && member->state != MD_MEMBER_SPARE;
+    if (device->missed && room.assembly.newest->events < member->super->events + 2)
+        world_fail(w, "D5", "device %u missed something, and isn't two events behind", index);
     if (member->slot != MD_SLOT_NONE) {
         device->excused = device->belief != DEVICE_IN_SYNC || device->excused;
         device->belief = whole ? DEVICE_IN_SYNC : DEVICE_REBUILDING;
@@ -553,8 +556,9 @@ static void decide_opening(struct world *w, bool force)
         w->tally->degraded_dirty++;
         w->opening = force ? OPEN_WRITABLE : OPEN_READ_ONLY;
         w->tally->forced += force;
-        w->forced = w->forced || force;
+        w->in_doubt = true;
     }
+    w->accept_doubt = force && w->opening == OPEN_WRITABLE && world_chance(w, 1, 2);
 }
 
 static bool assemble_members(struct world *w)
@@ -586,7 +590,7 @@ void world_assemble(struct world *w, bool force, bool seat_spares)
 {
     w->opening = OPEN_NOT;
     w->array_failed = false;
-    w->write_failed = false;
+    w->in_doubt = w->accept_doubt = false;
     for (uint32_t i = 0; i < w->device_count; i++) {
         struct device *device = &w->devices[i];
         device->may_fail = device->reads_fail = device->failed = false;
@@ -636,6 +640,7 @@ void world_add_spare(struct world *w, uint32_t index)
         store_super(w, devices[i], list[i]);
     w->devices[index].belief = DEVICE_SPARE;
     w->devices[index].slot = MD_SLOT_NONE;
+    w->devices[index].missed = false;
 }
 
 /* ---- the engine's life ---- */
@@ -703,6 +708,8 @@ void world_start(struct world *w)
         offsets[i] = w->data_offset_sectors[i] * SECTOR_BYTES;
         if (w->opening == OPEN_WRITABLE && w->devices[i].away &&
             w->devices[i].belief != DEVICE_BLANK) {
+            w->devices[i].failed_at =
+                w->devices[i].slot != MD_SLOT_NONE ? shadow_now(w->shadow) : UINT64_MAX;
             w->devices[i].belief = DEVICE_OUT;
             w->devices[i].slot = MD_SLOT_NONE;
         }
@@ -719,6 +726,8 @@ void world_start(struct world *w)
         .io_timeout_ns = 20000000,
         .depth = 1 + (uint32_t)world_draw(w, 2),
         .writable = w->opening == OPEN_WRITABLE,
+        .accept_doubt = w->accept_doubt,
+        .sweep_sectors_max = world_chance(w, 1, 3) ? 0 : 8 + world_draw(w, 25),
         .supers = w->opening == OPEN_WRITABLE && (w->parity || w->mirrors) ? room.supers : NULL,
         .time_s = fixed_time_s,
         .quiet_ns = 3000000,

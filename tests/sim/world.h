@@ -44,6 +44,8 @@ struct device {
     bool may_fail;      /* a fault was drawn that may make the engine give it up */
     bool reads_fail;    /* some of its reads fail that aren't of bad places */
     bool failed;        /* so said the engine since it was opened */
+    uint64_t failed_at; /* DEVICE_OUT: shadow_now() when it was noted; UINT64_MAX: never */
+    bool missed;        /* something was acknowledged that it may not have */
     uint64_t synced_at; /* shadow_now() when it became in sync while open; 0: it was at once */
     uint64_t in_sync_sectors; /* when it was opened */
     bool no_power;            /* it lost what was in its cache, and mustn't come back unnoticed */
@@ -71,7 +73,7 @@ struct shot {
     struct engine_write write;
     struct engine_flush flush;
     struct shadow_write shadow_write;
-    uint64_t since;          /* reads, flushes: when it began */
+    uint64_t since;          /* when it began */
     uint64_t untrusted_from; /* reads: then */
     uint64_t number;
     uint8_t *buffer; /* of the whole volume */
@@ -108,6 +110,8 @@ struct tally {
     uint64_t not_startable;
     uint64_t unreadable;
     uint64_t in_doubt;
+    uint64_t resyncs_blocked;
+    uint64_t rebuilds_refused;
     uint64_t settled;
 };
 
@@ -131,8 +135,6 @@ struct world {
     struct shadow *shadow;
     bool stopped;       /* the last generation ended by a stop that succeeded, */
     bool stopped_clean; /* of an array that was in sync */
-    bool forced;        /* what was in doubt has been accepted */
-    bool unsynced;      /* there are rows that a resync has left as they were */
     bool within;        /* no more is lost than the level bears */
     uint64_t identity;  /* of the next device UUID */
 
@@ -142,9 +144,10 @@ struct world {
     uint64_t untrusted_from;           /* rows, or sectors; UINT64_MAX: all is trusted */
     struct range untrusted_range;      /* as the engine was given it */
     struct range_set untrusted;
-    bool clean; /* so the superblocks said when it was assembled */
+    bool in_doubt;     /* data is lost, and was to be had from such rows alone */
+    bool accept_doubt; /* as engine_options */
+    bool clean;        /* so the superblocks said when it was assembled */
     bool array_failed;
-    bool write_failed; /* one ended with an error: rows may disagree for good */
     uint32_t lane_count;
     struct sim *sim;
     struct engine *engine;
@@ -153,6 +156,11 @@ struct world {
     bool sweeping;
     int sweep_result;
     uint32_t sweep_device;
+    uint32_t sweep_slot;           /* REBUILD: its place */
+    uint64_t sweep_since;          /* shadow_now() when it began */
+    uint64_t sweep_untrusted_from; /* then */
+    uint64_t sweep_progress;
+    uint64_t unchecked_at; /* the first sector that it could not settle; UINT64_MAX */
     bool stopping;
     int stop_result;
     uint64_t crash_event; /* UINT64_MAX: it isn't to crash */
@@ -205,6 +213,10 @@ bool judge_survives(const struct world *world);
 void judge_read(struct world *world, const struct shot *shot);
 void judge_write(struct world *world, const struct shot *shot, int result);
 void judge_notice(struct world *world, const struct engine_notice *notice);
+/* The sweep leaves that as it is. */
+void judge_unchecked(struct world *world, uint64_t sector, uint64_t sectors);
+/* What of a member's sectors was in doubt has been accepted, and isn't any more. */
+void judge_accepted(struct world *world, uint32_t slot, uint64_t start, uint64_t end);
 /* What is lost in rows that aren't trusted isn't known any more. */
 void judge_doubt(struct world *world);
 

@@ -2,13 +2,7 @@
 /* test_read.c - every small shape, every set of lost members: what can be had is read right,
  * what can't is named, sector by sector, and nothing else is. */
 #include "array_model.h"
-
-struct world {
-    enum level level;
-    uint32_t number; /* md's layout number */
-    uint32_t slots;
-    uint32_t chunk;
-};
+#include "shapes.h"
 
 static uint64_t loss_sets;
 
@@ -59,85 +53,46 @@ static void check_losses(struct model *m, uint32_t lost_set, uint32_t seed)
     loss_sets++;
 }
 
-static void check_world(const struct world *world)
+static void check_shape(const struct shape *shape, uint32_t number)
 {
-    static const uint64_t unequal[] = {48, 13, 30, 48, 22, 13, 9, 40, 31};
-    struct shape shape = {
-        .level = world->level,
-        .slot_count = world->slots,
-        .chunk_sectors = world->chunk,
-        .member_sectors = (2 * world->slots + 1) * (world->chunk != 0 ? world->chunk : 3),
-        .zone_order = ZONE_ORDER_ALTERNATE,
-    };
     struct model m;
 
-    if (world->level == LEVEL_LINEAR || world->level == LEVEL_RAID0)
-        shape.unequal_member_sectors = unequal;
-    if (shape_set_layout_number(&shape, world->number) < 0 ||
-        !model_create(&m, &shape, world->number * 31 + world->slots))
+    if (!model_create(&m, shape, number * 31 + shape->slot_count))
         return;
-    for (uint32_t set = 0; set < 1u << world->slots && !harness_failed; set++) {
+    for (uint32_t set = 0; set < 1u << shape->slot_count && !harness_failed; set++) {
         const int lost = __builtin_popcount(set);
         /* One more than can be borne, or any set where it depends on which. */
-        if (lost <= 3 || (world->level == LEVEL_RAID10 && world->slots <= 5))
-            check_losses(&m, set, world->number);
+        if (lost <= 3 || (shape->level == LEVEL_RAID10 && shape->slot_count <= 5))
+            check_losses(&m, set, number);
     }
-    if (harness_failed)
-        printf("# %s layout %#x, %u slots, chunk %u\n", level_name(world->level), world->number,
-               world->slots, world->chunk);
     model_destroy(&m);
-}
-
-static void check_worlds(enum level level, const uint32_t *numbers, uint32_t count,
-                         uint32_t slots_min, uint32_t slots_max)
-{
-    static const uint32_t chunks[] = {1, 3};
-
-    for (uint32_t n = 0; n < count; n++)
-        for (uint32_t slots = slots_min; slots <= slots_max; slots++)
-            for (uint32_t c = 0; c < ARRAY_COUNT(chunks); c++) {
-                const struct world world = {
-                    .level = level,
-                    .number = numbers[n],
-                    .slots = slots,
-                    .chunk = level == LEVEL_RAID1 || level == LEVEL_LINEAR ? 0 : chunks[c],
-                };
-                check_world(&world);
-                CHECK_SO_FAR();
-            }
 }
 
 TEST(linear_and_raid0)
 {
-    const uint32_t numbers[] = {1, 2};
-    check_worlds(LEVEL_LINEAR, numbers, 1, 1, 5);
-    check_worlds(LEVEL_RAID0, numbers, 2, 1, 6);
+    small_shapes(LEVEL_LINEAR, 1, 5, check_shape);
+    small_shapes(LEVEL_RAID0, 1, 6, check_shape);
 }
 
 TEST(raid1)
 {
-    const uint32_t numbers[] = {0};
-    check_worlds(LEVEL_RAID1, numbers, 1, 1, 4);
+    small_shapes(LEVEL_RAID1, 1, 4, check_shape);
 }
 
 TEST(raid4_and_5)
 {
-    const uint32_t numbers[] = {0, 1, 2, 3, 4, 5};
-    check_worlds(LEVEL_RAID4, numbers, 1, 2, 6);
-    check_worlds(LEVEL_RAID5, numbers, ARRAY_COUNT(numbers), 2, 7);
+    small_shapes(LEVEL_RAID4, 2, 6, check_shape);
+    small_shapes(LEVEL_RAID5, 2, 7, check_shape);
 }
 
 TEST(raid6)
 {
-    const uint32_t numbers[] = {0, 1, 2, 3, 4, 5, 8, 9, 10, 16, 17, 18, 19, 20};
-    check_worlds(LEVEL_RAID6, numbers, ARRAY_COUNT(numbers), 3, 7);
+    small_shapes(LEVEL_RAID6, 3, 7, check_shape);
 }
 
 TEST(raid10)
 {
-    const uint32_t numbers[] = {0x102,   0x103,   0x201,   0x301, 0x10201,
-                                0x10301, 0x20201, 0x40201, 0x202, 0x40202};
-    check_worlds(LEVEL_RAID10, numbers, ARRAY_COUNT(numbers), 2, 6);
+    small_shapes(LEVEL_RAID10, 2, 6, check_shape);
     printf("# %" PRIu64 " sets of lost members in all\n", loss_sets);
     CHECK(loss_sets > 5000);
 }

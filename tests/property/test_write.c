@@ -12,6 +12,7 @@
 #include <errno.h>
 
 #include "array_model.h"
+#include "shapes.h"
 #include "sim/sim.h"
 #include "util/prng.h"
 
@@ -380,55 +381,17 @@ static void run_shape(const struct shape *shape, uint64_t seed)
 
 /* ---- the shapes ---- */
 
-static const struct {
-    enum level level;
-    uint32_t number;
-} layouts[] = {
-    {LEVEL_LINEAR, 0      },
-    {LEVEL_RAID0,  1      },
-    {LEVEL_RAID0,  2      },
-    {LEVEL_RAID1,  0      },
-    {LEVEL_RAID4,  0      },
-    {LEVEL_RAID5,  0      },
-    {LEVEL_RAID5,  1      },
-    {LEVEL_RAID5,  2      },
-    {LEVEL_RAID5,  3      },
-    {LEVEL_RAID5,  4      },
-    {LEVEL_RAID5,  5      },
-    {LEVEL_RAID6,  0      },
-    {LEVEL_RAID6,  1      },
-    {LEVEL_RAID6,  2      },
-    {LEVEL_RAID6,  3      },
-    {LEVEL_RAID6,  4      },
-    {LEVEL_RAID6,  5      },
-    {LEVEL_RAID6,  8      },
-    {LEVEL_RAID6,  9      },
-    {LEVEL_RAID6,  10     },
-    {LEVEL_RAID6,  16     },
-    {LEVEL_RAID6,  17     },
-    {LEVEL_RAID6,  18     },
-    {LEVEL_RAID6,  19     },
-    {LEVEL_RAID6,  20     },
-    {LEVEL_RAID10, 0x102  },
-    {LEVEL_RAID10, 0x103  },
-    {LEVEL_RAID10, 0x201  },
-    {LEVEL_RAID10, 0x301  },
-    {LEVEL_RAID10, 0x10201},
-    {LEVEL_RAID10, 0x10301},
-    {LEVEL_RAID10, 0x20201},
-    {LEVEL_RAID10, 0x40201},
-    {LEVEL_RAID10, 0x202  },
-};
+/* All but the last of small_layouts, with which the seeds would draw other arrays. */
+enum { LAYOUTS = ARRAY_COUNT(small_layouts) - 1 };
+
 /* In sectors; one of 136 is larger than a unit. */
 static const uint32_t chunks[] = {1, 3, 8, 24, 136};
 
 static void run_combination(uint32_t layout, uint32_t chunk, uint32_t slots, uint64_t seed)
 {
-    static const uint64_t unequal[] = {48, 13, 30, 48, 22, 13, 9, 40, 31};
-    const bool no_chunk =
-        layouts[layout].level == LEVEL_RAID1 || layouts[layout].level == LEVEL_LINEAR;
+    const bool no_chunk = !small_has_chunks(small_layouts[layout].level);
     struct shape shape = {
-        .level = layouts[layout].level,
+        .level = small_layouts[layout].level,
         .slot_count = slots,
         .chunk_sectors = no_chunk ? 0 : chunks[chunk],
         .zone_order = ZONE_ORDER_ALTERNATE,
@@ -437,10 +400,10 @@ static void run_combination(uint32_t layout, uint32_t chunk, uint32_t slots, uin
     shape.member_sectors =
         no_chunk ? 40 + 37 * chunk : (chunks[chunk] > 24 ? 3 : slots + 2) * chunks[chunk];
     if (shape.level == LEVEL_LINEAR || (shape.level == LEVEL_RAID0 && chunks[chunk] <= 3))
-        shape.unequal_member_sectors = unequal;
+        shape.unequal_member_sectors = small_unequal;
     else if (shape.level == LEVEL_RAID0)
         return;
-    if (shape_set_layout_number(&shape, layouts[layout].number) == 0)
+    if (shape_set_layout_number(&shape, small_layouts[layout].number) == 0)
         run_shape(&shape, seed);
 }
 
@@ -452,14 +415,14 @@ TEST(random_writes_leave_what_a_plain_array_holds)
 
     prng_init(&random, 20, 1);
 
-    for (uint32_t layout = 0; everything && layout < ARRAY_COUNT(layouts); layout++)
+    for (uint32_t layout = 0; everything && layout < LAYOUTS; layout++)
         for (uint32_t chunk = 0; chunk < ARRAY_COUNT(chunks); chunk++)
             for (uint32_t slots = 2; slots <= 9; slots++) {
                 run_combination(layout, chunk, slots, layout * 1000 + chunk * 100 + slots);
                 CHECK_SO_FAR();
             }
     for (uint64_t seed = 0; !everything && worlds < 120; seed++) {
-        run_combination((uint32_t)prng_below(&random, ARRAY_COUNT(layouts)),
+        run_combination((uint32_t)prng_below(&random, LAYOUTS),
                         (uint32_t)prng_below(&random, ARRAY_COUNT(chunks)),
                         2 + (uint32_t)prng_below(&random, 8), seed);
         CHECK_SO_FAR();

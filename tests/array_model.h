@@ -63,29 +63,35 @@ static inline uint8_t *model_sector(const struct model *m, uint32_t slot, uint64
     return m->members[slot].bytes + MODEL_DATA_OFFSET + member_sector * 512;
 }
 
-static inline void model_parity(struct model *m)
+/* P and Q of a row, from its data. */
+static inline void model_row(struct model *m, uint64_t sector)
 {
     const struct geometry *g = &m->geometry;
+    const uint64_t stripe = sector / g->chunk_sectors;
+    struct stripe_parity parity;
+    uint8_t p[512] = {0};
+    uint8_t q[512] = {0};
 
-    for (uint64_t sector = 0; sector < g->member_sectors; sector++) {
-        const uint64_t stripe = sector / g->chunk_sectors;
-        struct stripe_parity parity;
-        geometry_stripe_parity(g, stripe, &parity);
+    geometry_stripe_parity(g, stripe, &parity);
+    for (uint32_t index = 0; index < g->data_count; index++) {
+        const uint32_t slot = geometry_data_slot(g, stripe, index);
+        const uint32_t exponent = geometry_q_exponent(g, stripe, slot);
+        const uint8_t *data = model_sector(m, slot, sector);
         for (uint32_t byte = 0; byte < 512; byte++) {
-            uint8_t p = 0;
-            uint8_t q = 0;
-            for (uint32_t index = 0; index < g->data_count; index++) {
-                const uint32_t slot = geometry_data_slot(g, stripe, index);
-                const uint8_t d = model_sector(m, slot, sector)[byte];
-                p ^= d;
-                if (d != 0)
-                    q ^= model_exp[model_log[d] + geometry_q_exponent(g, stripe, slot)];
-            }
-            model_sector(m, parity.p_slot, sector)[byte] = p;
-            if (parity.q_slot < g->slot_count)
-                model_sector(m, parity.q_slot, sector)[byte] = q;
+            p[byte] ^= data[byte];
+            if (data[byte] != 0)
+                q[byte] ^= model_exp[model_log[data[byte]] + exponent];
         }
     }
+    memcpy(model_sector(m, parity.p_slot, sector), p, sizeof p);
+    if (parity.q_slot < g->slot_count)
+        memcpy(model_sector(m, parity.q_slot, sector), q, sizeof q);
+}
+
+static inline void model_parity(struct model *m)
+{
+    for (uint64_t sector = 0; sector < m->geometry.member_sectors; sector++)
+        model_row(m, sector);
 }
 
 /* Make an array of that shape with seeded contents, all members there. */
@@ -112,8 +118,10 @@ static inline bool model_create(struct model *m, const struct shape *shape, uint
         m->slots[slot].candidates[0] =
             (struct plan_member){.io_member = slot, .in_sync_sectors = UINT64_MAX};
     }
-    for (uint64_t i = 0; i < g->volume_sectors * 512; i++)
-        m->volume[i] = (uint8_t)model_random(&state);
+    for (uint64_t i = 0; i < g->volume_sectors * 512; i += sizeof state) {
+        (void)model_random(&state);
+        memcpy(m->volume + i, &state, sizeof state);
+    }
     for (uint64_t sector = 0; sector < g->volume_sectors; sector++) {
         struct place copies[GEOMETRY_COPIES_MAX];
         (void)geometry_copies(g, sector, copies);

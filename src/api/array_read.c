@@ -137,19 +137,22 @@ static bool takes_part(const struct array_member *member)
 }
 
 /* Members that had a slot when the newest superblock was written, and aren't there or not to be
- * trusted: should one come back, the others say that it failed (D5). */
-static void note_absent(const struct braid_array *array, struct engine_super *supers)
+ * trusted: should one come back, the others say that it failed (D5).  Returns whether there are any. */
+static bool note_absent(const struct braid_array *array, struct engine_super *supers)
 {
     const struct md_super *newest = array->assembly->newest;
+    bool any = false;
 
     for (uint32_t number = 0; number < newest->role_count; number++) {
         bool present = md_role(newest, number) >= newest->raid_disks;
         for (uint32_t i = 0; i < array->member_count; i++)
             present = present || (supers[i].present && supers[i].super.device_number == number);
+        any = any || !present;
         for (uint32_t i = 0; i < array->member_count && !present; i++)
             if (supers[i].present)
                 md_note_failure(&supers[i].super, number);
     }
+    return any;
 }
 
 /* A member's superblock, as it stands there. */
@@ -170,7 +173,7 @@ static int take_super(const struct array_member *from, struct engine_super *supe
 }
 
 /* The superblocks that are to be kept up to date, for free(). */
-static int make_supers(struct braid_array *array, struct engine_super **out,
+static int make_supers(struct braid_array *array, struct engine_super **out, bool *lost,
                        struct braid_error *err)
 {
     struct engine_super *supers = calloc(array->member_count, sizeof *supers);
@@ -191,7 +194,7 @@ static int make_supers(struct braid_array *array, struct engine_super **out,
     }
     if (result == 0) {
         array_agree(list, count, array->assembly->newest);
-        note_absent(array, supers);
+        *lost = note_absent(array, supers);
     }
     if (result == 0 && array->options.rebuild)
         seat_spares(array, supers);
@@ -230,13 +233,14 @@ static int start(struct braid_array *array, struct braid_error *err)
     struct io_extent *extents = calloc(count, sizeof *extents);
     uint64_t *data_offsets = calloc(count, sizeof *data_offsets);
     struct engine_super *supers = NULL;
+    bool lost = false;
     int result = error_set(err, -ENOMEM, "no memory");
 
     array->slots = calloc(array->shape.slot_count, sizeof *array->slots);
     if (extents == NULL || data_offsets == NULL || array->slots == NULL)
         goto out;
     if (keeps_supers) {
-        result = make_supers(array, &supers, err);
+        result = make_supers(array, &supers, &lost, err);
         if (result < 0)
             goto out;
     }
@@ -272,6 +276,7 @@ static int start(struct braid_array *array, struct braid_error *err)
                 .io_timeout_ns = (uint64_t)array->options.io_timeout_ms * 1000000,
                 .writable = array->options.writable,
                 .accept_doubt = array->options.force,
+                .lost = lost,
                 .supers = supers,
                 .notice = notice,
                 .context = array,

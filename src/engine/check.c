@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/shared.h"
 #include "engine/task.h"
 #include "util/compiler.h"
 
@@ -202,15 +203,26 @@ struct wrong {
     uint32_t suspect;
 };
 
-/* Write what now stands in the buffer of a source. */
+/* Write what now stands in the buffer of a source, to all who have that slot. */
 static void rewrite(struct task *task, const struct plan_piece *piece, uint32_t index,
                     const struct wrong *wrong)
 {
     const struct plan_source *source = source_of(task, piece, index);
+    struct shared *shared = &task->lane->engine->shared;
+    uint8_t *buffer = task->source_buffers[piece->first_source + index];
+    struct plan_target targets[2];
 
-    batch_add(&task->batch, IO_WRITE, source->io_member, source->member_sector + wrong->from,
-              wrong->to - wrong->from,
-              task->source_buffers[piece->first_source + index] + wrong->from * SECTOR_BYTES);
+    shared_plan_begin(shared);
+    for (uint64_t at = wrong->from; at < wrong->to;) {
+        uint64_t run = wrong->to - at;
+        const uint32_t count = plan_slot_targets(&shared->view, source->slot,
+                                                 source->member_sector + at, &run, targets);
+        for (uint32_t i = 0; i < count; i++)
+            batch_add(&task->batch, IO_WRITE, targets[i].io_member, targets[i].member_sector, run,
+                      buffer + at * SECTOR_BYTES);
+        at += run;
+    }
+    shared_plan_end(shared);
 }
 
 static void copy_over(struct task *task, const struct plan_piece *piece, uint32_t index,

@@ -66,6 +66,8 @@ static void find_limits(struct engine *engine)
     engine->copies_max =
         engine->units.parity ? 0 : 2 * geometry_copy_count(g) * engine->units.sectors;
     planned = MAX(planned, engine->copies_max);
+    /* A sweep may find that every other sector is wrong, in all slots, each with a replacement. */
+    planned = MAX(planned, (uint32_t)(2 * engine->sweep_sectors * g->slot_count));
     engine->transfers_max = planned + (FINE_WINDOW_SECTORS / 8 + 2) * (g->slot_count + 1);
 }
 

@@ -77,6 +77,7 @@ struct engine_options {
      * as failed; copied.  NULL: there are none:
      * then nothing says durably that a member failed, and its failure ends all writing. */
     const struct engine_super *supers;
+    bool lost; /* somebody had a slot, and isn't there: `supers` say so from the first write on */
     uint64_t (*time_s)(void *context); /* for superblocks; NULL: time() */
     uint64_t quiet_ns;                 /* after which the array is marked clean; 0: 200 ms */
 

@@ -517,6 +517,18 @@ static void init_untrusted(struct shared *shared, const struct engine_options *o
     shared->resync_checkpoint = shared->untrusted_range.start;
 }
 
+/* After a crash a replacement may differ from the one that it is to replace, in data or parity that no
+ * resync compares: it gets everything again. */
+static void restart_replacements(struct shared *shared)
+{
+    for (uint32_t slot = 0; slot < shared->view.geometry->slot_count; slot++) {
+        struct plan_slot *s = &shared->slots[slot];
+        if (shared->untrusted.count > 0 && s->candidate_count == 2 &&
+            s->candidates[0].in_sync_sectors == UINT64_MAX)
+            s->candidates[1].in_sync_sectors = 0;
+    }
+}
+
 int shared_init(struct shared *shared, const struct engine_options *options)
 {
     const uint32_t slot_count = options->geometry->slot_count;
@@ -541,13 +553,14 @@ int shared_init(struct shared *shared, const struct engine_options *options)
         shared->failed == NULL || shared->noted == NULL || shared->checkpoint == NULL)
         return -ENOMEM;
     memcpy(shared->slots, options->slots, slot_count * sizeof *shared->slots);
+    init_untrusted(shared, options);
+    restart_replacements(shared);
     for (uint32_t slot = 0; slot < slot_count; slot++)
         for (uint32_t i = 0; i < shared->slots[slot].candidate_count; i++) {
             const struct plan_member *member = &shared->slots[slot].candidates[i];
             shared->checkpoint[member->io_member] = member->in_sync_sectors;
         }
-    init_untrusted(shared, options);
-    shared->lost_noted = !is_degraded(shared);
+    shared->lost_noted = !is_degraded(shared) && !options->lost;
     return make_range_sets(shared);
 }
 

@@ -42,7 +42,11 @@ static void finish(struct task *task, int result)
 
 static void all_durable(struct task *task)
 {
-    finish(task, task->round_failed ? -EIO : 0);
+    const struct engine_sweep *sweep = task->sweep;
+    const bool failed = sweep->kind == ENGINE_REBUILD &&
+                        shared_has_failed(&task->lane->engine->shared, sweep->io_member);
+
+    finish(task, task->round_failed || failed ? -EIO : 0);
 }
 
 /* The member is in sync, and whoever was there before it goes. */

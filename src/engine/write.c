@@ -199,9 +199,12 @@ static bool find_part(struct task *task)
 static bool would_hide_doubt(const struct task *task, const struct plan_piece *piece)
 {
     const struct engine *engine = task->lane->engine;
+    struct plan_target targets[2];
+    uint64_t run = 1;
 
     return piece->kind == PLAN_RECONSTRUCT && piece->in_doubt && !engine->options.accept_doubt &&
-           plan_takes_writes(&engine->shared.view, piece->slot, piece->member_sector);
+           plan_slot_targets(&engine->shared.view, piece->slot, piece->member_sector, &run,
+                             targets) > 0;
 }
 
 static void filled(struct task *task)

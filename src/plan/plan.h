@@ -130,8 +130,11 @@ struct plan_target {
 };
 #define PLAN_TARGETS_MAX (2 * GEOMETRY_COPIES_MAX)
 
-/* Whether somebody of the slot takes a write at member_sector, if it can be read there or not. */
-bool plan_takes_writes(const struct plan_view *view, uint32_t slot, uint64_t member_sector);
+/* Those of a slot that take a write of [member_sector, member_sector + *run), if they can be read there
+ * or not.  *run, which is the limit on entry, becomes the length for which that holds.  Returns how
+ * many there are, 2 at most. */
+uint32_t plan_slot_targets(const struct plan_view *view, uint32_t slot, uint64_t member_sector,
+                           uint64_t *run, struct plan_target *targets);
 
 /* Levels without parity: all places where [volume_sector, volume_sector + *run) is stored.  *run,
  * the limit on entry, becomes the length for which that holds.  Returns how many there are in

@@ -109,10 +109,9 @@ uint64_t plan_rebuild(const struct plan_view *view, uint32_t slot, uint64_t memb
     return done;
 }
 
-/* Add those of a slot's candidates that take a write at member_sector.  Bad blocks are as good as
- * not there: their log says so, and goes on to say it. */
-static uint32_t add_targets(const struct plan_view *view, uint32_t slot, uint64_t member_sector,
-                            uint64_t *run, struct plan_target *targets)
+/* Bad blocks are as good as not there: their log says so, and goes on to say it. */
+uint32_t plan_slot_targets(const struct plan_view *view, uint32_t slot, uint64_t member_sector,
+                           uint64_t *run, struct plan_target *targets)
 {
     uint32_t count = 0;
 
@@ -127,14 +126,6 @@ static uint32_t add_targets(const struct plan_view *view, uint32_t slot, uint64_
     return count;
 }
 
-bool plan_takes_writes(const struct plan_view *view, uint32_t slot, uint64_t member_sector)
-{
-    struct plan_target targets[2];
-    uint64_t run = 1;
-
-    return add_targets(view, slot, member_sector, &run, targets) > 0;
-}
-
 uint32_t plan_targets(const struct plan_view *view, uint64_t volume_sector, uint64_t *run,
                       struct plan_target *targets)
 {
@@ -147,7 +138,8 @@ uint32_t plan_targets(const struct plan_view *view, uint64_t volume_sector, uint
     (void)result;
     for (uint32_t i = 0; i < copy_count; i++) {
         *run = MIN(*run, copies[i].run_sectors);
-        count += add_targets(view, copies[i].slot, copies[i].member_sector, run, targets + count);
+        count +=
+            plan_slot_targets(view, copies[i].slot, copies[i].member_sector, run, targets + count);
     }
     return count;
 }

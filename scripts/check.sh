@@ -31,7 +31,7 @@ for suite in unit property fuzz; do
     meson test -C build-sanitize --no-rebuild --suite "$suite" --logbase "testlog-$suite" >/dev/null
     logs+=("build-sanitize/meson-logs/testlog-$suite.json")
 done
-for suite in unit property golden cli interop tidy; do
+for suite in unit property sim golden cli interop tidy; do
     stage "tests: $suite"
     meson test -C build --no-rebuild --suite "$suite" --logbase "testlog-$suite" >/dev/null
     logs+=("build/meson-logs/testlog-$suite.json")

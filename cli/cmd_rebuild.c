@@ -166,20 +166,29 @@ static bool parse(struct rebuilding *rebuilding, int argc, char **argv)
         OPEN_LONG_OPTIONS,
         {NULL,        0,                 NULL, 0           },
     };
+    bool good = true;
     int option;
 
-    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        if (option == OPTION_FORCE)
+    while (good && (option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        switch (option) {
+        case OPTION_FORCE:
             rebuilding->open.braid.force = true;
-        else if (option == OPTION_JSON)
+            break;
+        case OPTION_JSON:
             rebuilding->as_json = true;
-        else if (option == OPTION_QUIET)
+            break;
+        case OPTION_QUIET:
             rebuilding->quiet = true;
-        else if (option == OPTION_SPEED && !speed_option(optarg, &rebuilding->bytes_per_s_max))
-            return false;
-        else if (option != OPTION_SPEED && !open_option(&rebuilding->open, option, optarg))
-            return false;
+            break;
+        case OPTION_SPEED:
+            good = speed_option(optarg, &rebuilding->bytes_per_s_max);
+            break;
+        default:
+            good = open_option(&rebuilding->open, option, optarg);
+        }
     }
+    if (!good)
+        return false;
     if (optind == argc) {
         complain("rebuild: no member is given");
         return false;

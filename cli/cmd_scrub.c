@@ -223,22 +223,32 @@ static bool parse(struct scrubbing *scrubbing, int argc, char **argv)
         SHARED_LONG_OPTION,
         {NULL,        0,                 NULL, 0            },
     };
+    bool good = true;
     int option;
 
-    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        if (option == OPTION_JSON)
+    while (good && (option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        switch (option) {
+        case OPTION_JSON:
             scrubbing->as_json = true;
-        else if (option == OPTION_QUIET)
+            break;
+        case OPTION_QUIET:
             scrubbing->quiet = true;
-        else if (option == OPTION_REPAIR)
+            break;
+        case OPTION_REPAIR:
             scrubbing->repair = scrubbing->open.braid.writable = true;
-        else if (option == OPTION_FORCE)
+            break;
+        case OPTION_FORCE:
             scrubbing->open.braid.force = true;
-        else if (option == OPTION_SPEED && !speed_option(optarg, &scrubbing->bytes_per_s_max))
-            return false;
-        else if (option != OPTION_SPEED && !open_option(&scrubbing->open, option, optarg))
-            return false;
+            break;
+        case OPTION_SPEED:
+            good = speed_option(optarg, &scrubbing->bytes_per_s_max);
+            break;
+        default:
+            good = open_option(&scrubbing->open, option, optarg);
+        }
     }
+    if (!good)
+        return false;
     if (optind == argc) {
         complain("scrub: no member is given");
         return false;

@@ -40,7 +40,7 @@ static const char *both_units(int64_t bytes)
 
     if (bytes < 5000 * 1024)
         return "";
-    while (bytes >= units[unit].below && unit < 2)
+    while (unit < 2 && bytes >= units[unit].below)
         unit++;
     print_centi(binary, sizeof binary, bytes, units[unit].binary);
     print_centi(decimal, sizeof decimal, bytes, units[unit].decimal);

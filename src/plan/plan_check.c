@@ -57,7 +57,7 @@ static bool check_copies(const struct plan_view *view, uint64_t sector, struct p
 {
     struct place copies[GEOMETRY_COPIES_MAX];
     const uint32_t count = geometry_copy_count(view->geometry);
-    bool mostly[GEOMETRY_COPIES_MAX];
+    bool mostly[GEOMETRY_COPIES_MAX] = {false};
 
     const int result = geometry_copies(view->geometry, sector, copies);
     assert(result == 0);

@@ -31,6 +31,10 @@ for suite in unit property fuzz; do
     meson test -C build-sanitize --no-rebuild --suite "$suite" --logbase "testlog-$suite" >/dev/null
     logs+=("build-sanitize/meson-logs/testlog-$suite.json")
 done
+stage "tests: sim, sanitized, some seeds"
+BRAID_SIM_SEEDS=1000 meson test -C build-sanitize --no-rebuild test_crash_0 test_crash_1 \
+    --logbase testlog-sim >/dev/null
+logs+=("build-sanitize/meson-logs/testlog-sim.json")
 for suite in unit property sim golden cli interop tidy; do
     stage "tests: $suite"
     meson test -C build --no-rebuild --suite "$suite" --logbase "testlog-$suite" >/dev/null

@@ -379,13 +379,19 @@ static void start_sweep(struct world *w, enum engine_sweep_kind kind, uint32_t d
     engine_sweep(w->engine, lane, &w->sweep);
 }
 
+static bool is_rebuilding(const struct world *w, uint32_t index)
+{
+    return index != MD_MEMBER_NONE && !w->devices[index].failed &&
+           w->devices[index].in_sync_sectors != UINT64_MAX;
+}
+
 static uint32_t find_rebuilding(const struct world *w)
 {
     for (uint32_t slot = 0; slot < w->geometry.slot_count; slot++) {
-        const uint32_t index = w->slot_device[slot];
-        if (index != MD_MEMBER_NONE && !w->devices[index].failed &&
-            w->devices[index].in_sync_sectors != UINT64_MAX)
-            return index;
+        if (is_rebuilding(w, w->slot_device[slot]))
+            return w->slot_device[slot];
+        if (is_rebuilding(w, w->slot_twin[slot]))
+            return w->slot_twin[slot];
     }
     return MD_MEMBER_NONE;
 }
@@ -411,7 +417,7 @@ static void start_any_sweep(struct world *w)
     const uint64_t rate = world_chance(w, 1, 2) ? 0 : 500 + world_draw(w, 100000);
 
     if (w->sweeping) {
-        w->sweep.cancel = world_chance(w, 1, 4);
+        w->sweep.cancel = world_chance(w, 1, w->sweep.kind == ENGINE_REBUILD ? 2 : 4);
         return;
     }
     if (plan_check_sectors(&w->geometry) == 0)
@@ -428,11 +434,8 @@ static bool is_bearable(const struct world *w, uint32_t victim)
 {
     bool lost[GEOMETRY_SLOTS_MAX];
 
-    for (uint32_t slot = 0; slot < w->geometry.slot_count; slot++) {
-        const uint32_t index = w->slot_device[slot];
-        lost[slot] = index == MD_MEMBER_NONE || index == victim || w->devices[index].may_fail ||
-                     w->devices[index].in_sync_sectors != UINT64_MAX;
-    }
+    for (uint32_t slot = 0; slot < w->geometry.slot_count; slot++)
+        lost[slot] = judge_slot_lost(w, slot, victim, true);
     return geometry_survives(&w->geometry, lost);
 }
 
@@ -563,7 +566,7 @@ static void act(struct world *w)
         start_flush(w);
     } else if (action < 90) {
         cause_trouble(w);
-    } else if (action < 95) {
+    } else if (action < (find_rebuilding(w) != MD_MEMBER_NONE ? 98 : 95)) {
         start_any_sweep(w);
     } else {
         const uint64_t until_ns = sim_now_ns(w->sim) + world_draw(w, PAUSE_NS);
@@ -664,15 +667,26 @@ static void look(struct world *w)
         world_end(w);
 }
 
+/* Whether a device is more likely not to be there: it is out, or may know more than the others. */
+static bool is_loose(const struct world *w, uint32_t index)
+{
+    const struct device *device = &w->devices[index];
+    uint64_t fewest = UINT64_MAX;
+
+    for (uint32_t i = 0; i < w->device_count; i++)
+        if (w->devices[i].belief == DEVICE_IN_SYNC)
+            fewest = MIN(fewest, world_events(w, i));
+    return device->no_power || device->belief == DEVICE_OUT ||
+           (device->belief == DEVICE_IN_SYNC && world_events(w, index) > fewest);
+}
+
 /* Who is there at the next assembly. */
 static void draw_offered(struct world *w)
 {
     for (uint32_t i = 0; i < w->device_count; i++) {
         struct device *device = &w->devices[i];
         const bool redundant = w->parity || w->mirrors;
-        device->away = redundant &&
-                       (device->no_power || device->belief == DEVICE_OUT ? world_chance(w, 1, 2)
-                                                                         : world_chance(w, 1, 16));
+        device->away = redundant && world_chance(w, 1, is_loose(w, i) ? 2 : 16);
         bool lost[GEOMETRY_SLOTS_MAX];
         bool any = false;
         for (uint32_t slot = 0; slot < w->geometry.slot_count; slot++)
@@ -688,6 +702,22 @@ static void draw_offered(struct world *w)
     }
 }
 
+/* A slot with somebody in sync and nobody to replace him; MD_SLOT_NONE. */
+static uint32_t draw_replaced(struct world *w)
+{
+    const uint32_t slot = (uint32_t)world_draw(w, w->geometry.slot_count);
+    bool in_sync = false;
+
+    for (uint32_t i = 0; i < w->device_count; i++) {
+        if (w->devices[i].slot != slot)
+            continue;
+        if (w->devices[i].belief == DEVICE_REPLACING)
+            return MD_SLOT_NONE;
+        in_sync = in_sync || w->devices[i].belief == DEVICE_IN_SYNC;
+    }
+    return in_sync ? slot : MD_SLOT_NONE;
+}
+
 /* Replace what was lost, if everybody who counts is there to note it. */
 static void add_spares(struct world *w)
 {
@@ -700,17 +730,20 @@ static void add_spares(struct world *w)
         if (device->belief == DEVICE_IN_SYNC && device->away)
             return;
         if (device->slot != MD_SLOT_NONE &&
-            (device->belief == DEVICE_IN_SYNC || device->belief == DEVICE_REBUILDING))
+            (device->belief == DEVICE_IN_SYNC || device->belief == DEVICE_REBUILDING ||
+             device->belief == DEVICE_REPLACING))
             taken[device->slot] = true;
         spares += device->belief == DEVICE_SPARE;
     }
     for (uint32_t slot = 0; slot < w->geometry.slot_count; slot++)
         missing += !taken[slot];
-    for (uint32_t i = 0; i < w->device_count && missing > spares; i++) {
+    /* One more may take somebody's place, where the metadata can say so. */
+    const bool replaces = missing == 0 && w->version != MD_VERSION_0_90 && world_chance(w, 1, 2);
+    for (uint32_t i = 0; i < w->device_count && missing + replaces > spares; i++) {
         const struct device *device = &w->devices[i];
         if (device->away || (device->belief != DEVICE_BLANK && device->belief != DEVICE_OUT))
             continue;
-        world_add_spare(w, i);
+        world_add_spare(w, i, replaces ? draw_replaced(w) : MD_SLOT_NONE);
         spares++;
     }
 }

@@ -14,11 +14,11 @@
 
 #include "format/md_assemble.h"
 #include "sim/world.h"
+#include "util/compiler.h"
 
-bool judge_lost(const struct world *w, uint32_t slot, uint64_t member_sector, uint64_t since)
+static bool device_lost(const struct world *w, uint32_t index, uint64_t member_sector,
+                        uint64_t since)
 {
-    const uint32_t index = w->slot_device[slot];
-
     if (index == MD_MEMBER_NONE)
         return true;
     const struct device *device = &w->devices[index];
@@ -29,15 +29,33 @@ bool judge_lost(const struct world *w, uint32_t slot, uint64_t member_sector, ui
     return block < BAD_BLOCKS_MAX && device->bad_until[block] > since;
 }
 
+bool judge_lost(const struct world *w, uint32_t slot, uint64_t member_sector, uint64_t since)
+{
+    return device_lost(w, w->slot_device[slot], member_sector, since) &&
+           device_lost(w, w->slot_twin[slot], member_sector, since);
+}
+
+bool judge_slot_lost(const struct world *w, uint32_t slot, uint32_t without, bool strict)
+{
+    const uint32_t candidates[] = {w->slot_device[slot], w->slot_twin[slot]};
+
+    for (uint32_t i = 0; i < ARRAY_COUNT(candidates); i++) {
+        if (candidates[i] == MD_MEMBER_NONE || candidates[i] == without)
+            continue;
+        const struct device *device = &w->devices[candidates[i]];
+        if (!device->failed && device->in_sync_sectors == UINT64_MAX &&
+            !(strict && device->may_fail))
+            return false;
+    }
+    return true;
+}
+
 bool judge_survives(const struct world *w)
 {
     bool lost[GEOMETRY_SLOTS_MAX];
 
-    for (uint32_t slot = 0; slot < w->geometry.slot_count; slot++) {
-        const uint32_t index = w->slot_device[slot];
-        lost[slot] = index == MD_MEMBER_NONE || w->devices[index].failed ||
-                     w->devices[index].in_sync_sectors != UINT64_MAX;
-    }
+    for (uint32_t slot = 0; slot < w->geometry.slot_count; slot++)
+        lost[slot] = judge_slot_lost(w, slot, MD_MEMBER_NONE, false);
     return geometry_survives(&w->geometry, lost);
 }
 
@@ -186,6 +204,28 @@ static void member_failed(struct world *w, const struct engine_notice *notice)
     judge_doubt(w);
 }
 
+/* The sweep's device has all, and the other one of its slot goes. */
+static void member_replaced(struct world *w, uint32_t index)
+{
+    struct device *old = &w->devices[index];
+    struct device *new = &w->devices[w->sweep_device];
+
+    w->tally->replacements++;
+    if (!w->sweeping || w->sweep.kind != ENGINE_REBUILD || old->slot != w->sweep_slot ||
+        index == w->sweep_device) {
+        world_fail(w, "engine.h", "device %u is replaced by nobody", index);
+        return;
+    }
+    old->failed = true;
+    old->failed_at = shadow_now(w->shadow);
+    old->belief = DEVICE_OUT;
+    old->slot = MD_SLOT_NONE;
+    new->in_sync_sectors = UINT64_MAX;
+    new->synced_at = shadow_now(w->shadow) + 1;
+    w->slot_device[w->sweep_slot] = w->sweep_device;
+    w->slot_twin[w->sweep_slot] = MD_MEMBER_NONE;
+}
+
 static void range_bad(struct world *w, const struct engine_notice *notice)
 {
     struct device *device = &w->devices[notice->io_member];
@@ -245,8 +285,8 @@ void judge_notice(struct world *w, const struct engine_notice *notice)
         if (judge_survives(w))
             world_fail(w, "availability", "the array failed, and bears what is lost");
         break;
-    case ENGINE_MEMBER_REPLACED: /* no world replaces members */
-        world_fail(w, "engine.h", "device %u is replaced by nobody", notice->io_member);
+    case ENGINE_MEMBER_REPLACED:
+        member_replaced(w, notice->io_member);
         break;
     }
 }

@@ -469,7 +469,12 @@ static void judge_member(struct world *w, const struct md_assembly_member *membe
         device->belief = whole ? DEVICE_IN_SYNC : DEVICE_REBUILDING;
         device->slot = member->slot;
         device->in_sync_sectors = member->in_sync_sectors;
-        w->slot_device[member->slot] = index;
+        if (member->state == MD_MEMBER_REPLACEMENT) {
+            device->belief = DEVICE_REPLACING;
+            w->slot_twin[member->slot] = index;
+        } else {
+            w->slot_device[member->slot] = index;
+        }
         return;
     }
     device->slot = MD_SLOT_NONE;
@@ -479,7 +484,8 @@ static void judge_member(struct world *w, const struct md_assembly_member *membe
 
 static bool up_to_date(enum md_member_state state)
 {
-    return state == MD_MEMBER_IN_SYNC || state == MD_MEMBER_REBUILDING || state == MD_MEMBER_SPARE;
+    return state == MD_MEMBER_IN_SYNC || state == MD_MEMBER_REBUILDING ||
+           state == MD_MEMBER_REPLACEMENT || state == MD_MEMBER_SPARE;
 }
 
 /* Those who had a slot and aren't there are noted as failed (D5), as the API does. */
@@ -503,6 +509,7 @@ static void prepare_supers(struct world *w)
         bool present = md_role(newest, number) >= newest->raid_disks;
         for (uint32_t i = 0; i < count; i++)
             present = present || list[i]->device_number == number;
+        w->lost = w->lost || !present;
         for (uint32_t i = 0; i < count && !present; i++)
             md_note_failure(list[i], number);
     }
@@ -524,7 +531,7 @@ static void seat_all(struct world *w)
     uint32_t next = 0;
 
     for (uint32_t slot = 0; slot < w->geometry.slot_count; slot++) {
-        if (w->slot_device[slot] != MD_MEMBER_NONE)
+        if (w->slot_device[slot] != MD_MEMBER_NONE || w->slot_twin[slot] != MD_MEMBER_NONE)
             continue;
         while (next < w->device_count &&
                (w->devices[next].belief != DEVICE_SPARE || !room.supers[next].present))
@@ -539,8 +546,7 @@ static uint32_t count_degraded(const struct world *w)
     uint32_t count = 0;
 
     for (uint32_t slot = 0; slot < w->geometry.slot_count; slot++)
-        count += w->slot_device[slot] == MD_MEMBER_NONE ||
-                 w->devices[w->slot_device[slot]].in_sync_sectors != UINT64_MAX;
+        count += judge_slot_lost(w, slot, MD_MEMBER_NONE, false);
     return count;
 }
 
@@ -575,7 +581,7 @@ static bool assemble_members(struct world *w)
         return false;
     }
     for (uint32_t slot = 0; slot < DEVICES_MAX; slot++)
-        w->slot_device[slot] = MD_MEMBER_NONE;
+        w->slot_device[slot] = w->slot_twin[slot] = MD_MEMBER_NONE;
     bool all = true;
     for (uint32_t m = 0; m < room.count; m++)
         judge_member(w, &room.members[m], room.device_of[m]);
@@ -586,11 +592,20 @@ static bool assemble_members(struct world *w)
     return true;
 }
 
+/* As the engine does: they may differ from those that they are to replace. */
+static void restart_replacements(struct world *w)
+{
+    for (uint32_t slot = 0; slot < w->geometry.slot_count; slot++)
+        if (w->opening == OPEN_WRITABLE && w->untrusted_from != UINT64_MAX &&
+            w->slot_twin[slot] != MD_MEMBER_NONE && w->slot_device[slot] != MD_MEMBER_NONE)
+            w->devices[w->slot_twin[slot]].in_sync_sectors = 0;
+}
+
 void world_assemble(struct world *w, bool force, bool seat_spares)
 {
     w->opening = OPEN_NOT;
     w->array_failed = false;
-    w->in_doubt = w->accept_doubt = false;
+    w->in_doubt = w->accept_doubt = w->lost = false;
     for (uint32_t i = 0; i < w->device_count; i++) {
         struct device *device = &w->devices[i];
         device->may_fail = device->reads_fail = device->failed = false;
@@ -608,11 +623,12 @@ void world_assemble(struct world *w, bool force, bool seat_spares)
     if (w->opening == OPEN_NOT)
         return;
     prepare_supers(w);
+    restart_replacements(w);
     if (seat_spares && w->opening == OPEN_WRITABLE)
         seat_all(w);
 }
 
-void world_add_spare(struct world *w, uint32_t index)
+void world_add_spare(struct world *w, uint32_t index, uint32_t slot)
 {
     struct md_super *list[DEVICES_MAX];
     uint32_t devices[DEVICES_MAX];
@@ -635,12 +651,32 @@ void world_add_spare(struct world *w, uint32_t index)
         return;
     }
     world_say(w, "device %u joins as a spare, number %u", index, spare.device_number);
+    if (slot != MD_SLOT_NONE) {
+        world_say(w, "it is to replace the one in slot %u", slot);
+        (void)md_start_replacing(list, count, &spare, slot);
+    }
     store_super(w, index, &spare);
     for (uint32_t i = 0; i < count; i++)
         store_super(w, devices[i], list[i]);
-    w->devices[index].belief = DEVICE_SPARE;
-    w->devices[index].slot = MD_SLOT_NONE;
+    w->devices[index].belief = slot == MD_SLOT_NONE ? DEVICE_SPARE : DEVICE_REPLACING;
+    w->devices[index].slot = slot;
+    w->devices[index].in_sync_sectors = 0;
     w->devices[index].missed = false;
+}
+
+uint64_t world_events(const struct world *w, uint32_t index)
+{
+    uint8_t bytes[MD_SUPER_BYTES];
+    struct braid_error error;
+    struct md_super super;
+    uint64_t sector;
+
+    if (!md_super_sector(w->version, w->device_sectors[index], &sector))
+        return 0;
+    sim_store_read(w->store, index, sector * SECTOR_BYTES, bytes, sizeof bytes);
+    return md_super_decode(w->version, bytes, sector, w->device_sectors[index], &super, &error) == 0
+               ? super.events
+               : 0;
 }
 
 /* ---- the engine's life ---- */
@@ -683,6 +719,15 @@ static void start_sim(struct world *w)
         abort();
 }
 
+static void add_candidate(const struct world *w, struct plan_slot *slot, uint32_t device)
+{
+    if (device == MD_MEMBER_NONE ||
+        (w->opening != OPEN_WRITABLE && w->devices[device].in_sync_sectors == 0))
+        return;
+    slot->candidates[slot->candidate_count++] = (struct plan_member){
+        .io_member = device, .in_sync_sectors = w->devices[device].in_sync_sectors};
+}
+
 void world_start(struct world *w)
 {
     struct plan_slot slots[DEVICES_MAX] = {0};
@@ -696,13 +741,8 @@ void world_start(struct world *w)
     for (uint32_t lane = 0; lane < w->lane_count; lane++)
         ios[lane] = sim_lane(w->sim, lane);
     for (uint32_t slot = 0; slot < w->geometry.slot_count; slot++) {
-        const uint32_t device = w->slot_device[slot];
-        if (device == MD_MEMBER_NONE ||
-            (w->opening != OPEN_WRITABLE && w->devices[device].in_sync_sectors == 0))
-            continue;
-        slots[slot].candidate_count = 1;
-        slots[slot].candidates[0] = (struct plan_member){
-            .io_member = device, .in_sync_sectors = w->devices[device].in_sync_sectors};
+        add_candidate(w, &slots[slot], w->slot_device[slot]);
+        add_candidate(w, &slots[slot], w->slot_twin[slot]);
     }
     for (uint32_t i = 0; i < w->device_count; i++) {
         offsets[i] = w->data_offset_sectors[i] * SECTOR_BYTES;
@@ -727,6 +767,7 @@ void world_start(struct world *w)
         .depth = 1 + (uint32_t)world_draw(w, 2),
         .writable = w->opening == OPEN_WRITABLE,
         .accept_doubt = w->accept_doubt,
+        .lost = w->lost,
         .sweep_sectors_max = world_chance(w, 1, 3) ? 0 : 8 + world_draw(w, 25),
         .supers = w->opening == OPEN_WRITABLE && (w->parity || w->mirrors) ? room.supers : NULL,
         .time_s = fixed_time_s,

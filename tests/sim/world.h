@@ -32,6 +32,7 @@ enum belief {
     DEVICE_IN_SYNC,    /* it has missed nothing that was acknowledged */
     DEVICE_OUT,        /* it may have */
     DEVICE_REBUILDING, /* it hasn't got all yet */
+    DEVICE_REPLACING,  /* nor does it matter while the one that it is to replace is there */
     DEVICE_SPARE,
 };
 
@@ -101,7 +102,7 @@ struct tally {
     uint64_t ranges_mended;
     uint64_t resyncs;
     uint64_t rebuilds;
-    uint64_t rebuilds_resumed;
+    uint64_t replacements;
     uint64_t checks;
     uint64_t repairs;
     uint64_t stale_offered;
@@ -141,11 +142,13 @@ struct world {
     /* While it is open. */
     enum opening opening;
     uint32_t slot_device[DEVICES_MAX]; /* by slot; MD_MEMBER_NONE */
+    uint32_t slot_twin[DEVICES_MAX];   /* likewise: who is to replace it */
     uint64_t untrusted_from;           /* rows, or sectors; UINT64_MAX: all is trusted */
     struct range untrusted_range;      /* as the engine was given it */
     struct range_set untrusted;
     bool in_doubt;     /* data is lost, and was to be had from such rows alone */
     bool accept_doubt; /* as engine_options */
+    bool lost;         /* likewise */
     bool clean;        /* so the superblocks said when it was assembled */
     bool array_failed;
     uint32_t lane_count;
@@ -186,8 +189,10 @@ void world_clear(struct world *world);
 /* Find out what the devices that are offered make, into `opening`, `slot_device` and so on; judge
  * that by what is known of them. */
 void world_assemble(struct world *world, bool force, bool seat_spares);
-/* Let a device join as a spare, at rest. */
-void world_add_spare(struct world *world, uint32_t device);
+/* Let a device join as a spare, at rest, or to replace the one in a slot. */
+void world_add_spare(struct world *world, uint32_t device, uint32_t slot);
+/* What its superblock counts; 0: it has none. */
+uint64_t world_events(const struct world *world, uint32_t device);
 /* Engine and members as they were assembled. */
 void world_start(struct world *world);
 /* The power fails: the store is what is left. */
@@ -205,6 +210,9 @@ void world_say(const struct world *world, const char *format, ...) BRAID_PRINTF(
 
 /* ---- judge.c ---- */
 
+/* Whether nobody has all of the slot: they aren't there, or have failed, or are `without` or (`strict`)
+ * may fail. */
+bool judge_slot_lost(const struct world *world, uint32_t slot, uint32_t without, bool strict);
 /* Whether the slot's contents at a member sector may not have been had at some time since then. */
 bool judge_lost(const struct world *world, uint32_t slot, uint64_t member_sector, uint64_t since);
 bool judge_bad_places(const struct world *world);

@@ -1,7 +1,8 @@
 # Thin front: each target is one line that calls the build system or a script.
 BUILD ?= build
+SEED ?= 1
 
-.PHONY: all deps demo check check-fresh fuzz bench lint format install clean
+.PHONY: all deps demo check check-fresh sim soak fuzz bench lint format install clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -22,6 +23,12 @@ check: deps
 
 check-fresh:
 	scripts/check-fresh.sh
+
+sim: all
+	$(BUILD)/tests/sim/test_crash --seed $(SEED) -v
+
+soak: all
+	BUILD=$(BUILD) scripts/soak.sh
 
 fuzz: deps
 	scripts/fuzz.sh

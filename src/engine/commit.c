@@ -59,7 +59,8 @@ static uint64_t time_s(const struct engine_options *options)
 }
 
 /* Whether superblocks go on to name another member for the slot.  One that failed counts as long as
- * that isn't noted. */
+ * that isn't noted.  One that wasn't there from the start counts until that is durable: others that
+ * weren't there either may be as new as those that note it, and still name him. */
 static bool shares_slot(const struct shared *shared, uint32_t slot, uint32_t index)
 {
     for (uint32_t i = 0; i < shared->slots[slot].candidate_count; i++) {
@@ -67,7 +68,7 @@ static bool shares_slot(const struct shared *shared, uint32_t slot, uint32_t ind
         if (other != index && !shared->noted[other])
             return true;
     }
-    return false;
+    return shared->round_started <= shared->lost_round;
 }
 
 /* What all superblocks say of the array, and this one of its member. */

@@ -177,7 +177,8 @@ static bool note_lost(struct shared *shared)
     if (shared->lost_noted || !shared->durable || shared->array_failed)
         return false;
     shared->lost_noted = true;
-    shared->failure_round = want_rounds(shared, LOST_ROUNDS);
+    shared->failure_round = shared->lost_round = want_rounds(shared, LOST_ROUNDS);
+    (void)want_rounds(shared, LOST_ROUNDS + 1); /* may say more (commit.c) */
     return true;
 }
 
@@ -561,6 +562,7 @@ int shared_init(struct shared *shared, const struct engine_options *options)
             shared->checkpoint[member->io_member] = member->in_sync_sectors;
         }
     shared->lost_noted = !is_degraded(shared) && !options->lost;
+    shared->lost_round = options->lost ? ROUND_NEVER : 0;
     return make_range_sets(shared);
 }
 

@@ -591,13 +591,22 @@ static void on_stopped(struct engine_stop *stop, int result)
     world_say(w, "stopped: %d", result);
 }
 
-/* One that takes superblocks may have taken one more than the others. */
-static bool anybody_away(const struct world *w)
+/* Whether there may be superblocks that differ from those that say clean: of somebody who isn't there,
+ * or from before the array was opened, when nothing has been written since. */
+static bool is_uneven(const struct world *w)
 {
-    for (uint32_t i = 0; i < w->device_count; i++)
+    uint64_t fewest = UINT64_MAX;
+    uint64_t most = 0;
+
+    for (uint32_t i = 0; i < w->device_count; i++) {
         if (w->devices[i].away)
             return true;
-    return false;
+        if (w->devices[i].belief != DEVICE_IN_SYNC)
+            continue;
+        fewest = MIN(fewest, world_events(w, i));
+        most = MAX(most, world_events(w, i));
+    }
+    return fewest < most;
 }
 
 /* Let all that is under way end, and stop.  False: the power fails before that. */
@@ -615,11 +624,11 @@ static bool stop(struct world *w)
         return false;
     w->tally->stops++;
     w->stopped = w->stop_result == 0;
-    w->stopped_clean = w->stopped && (w->parity || w->mirrors) && w->untrusted_from == UINT64_MAX &&
-                       !anybody_away(w);
     if (!w->stopped && !w->array_failed)
         world_fail(w, "availability", "a stop fails: %d", w->stop_result);
     world_end(w);
+    w->stopped_clean = w->stopped && (w->parity || w->mirrors) && w->untrusted_from == UINT64_MAX &&
+                       !is_uneven(w);
     return true;
 }
 

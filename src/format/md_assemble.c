@@ -114,6 +114,12 @@ static bool is_unused(const struct md_super *newest, uint32_t number)
     return newest->version == MD_VERSION_0_90 && newest->v0.disks[number].number != number;
 }
 
+/* A spare that the others gave a slot, and that was kept from noting it, holds nothing of it yet. */
+static bool knows_its_slot(const struct md_super *super)
+{
+    return md_role(super, super->device_number) < super->raid_disks;
+}
+
 static void judge(const struct md_super *newest, struct md_assembly_member *member)
 {
     const struct md_super *super = member->super;
@@ -131,8 +137,11 @@ static void judge(const struct md_super *newest, struct md_assembly_member *memb
         const bool removed =
             own_role < super->raid_disks || is_unused(newest, super->device_number);
         member->state = removed ? MD_MEMBER_STALE : MD_MEMBER_SPARE;
-    } else if (behind > EVENTS_TOLERATED) {
-        member->state = MD_MEMBER_STALE;
+    } else if (behind > EVENTS_TOLERATED || (own_role < super->raid_disks && own_role != role)) {
+        member->state = MD_MEMBER_STALE; /* of another slot: the number is somebody else's now */
+    } else if (!knows_its_slot(super)) {
+        member->slot = role;
+        member->state = MD_MEMBER_REBUILDING;
     } else {
         member->slot = role;
         member->in_sync_sectors = super->recovery_offset;
@@ -145,19 +154,23 @@ static void judge(const struct md_super *newest, struct md_assembly_member *memb
     }
 }
 
-/* A spare that isn't there when another joins leaves its number free, for the table has no word for
+static void make_stale(struct md_assembly_member *member)
+{
+    member->state = MD_MEMBER_STALE;
+    member->slot = MD_SLOT_NONE;
+    member->in_sync_sectors = 0;
+}
+
+/* Who isn't there when another joins may leave its number to that one, for the table has no word for
  * spares.  When it comes back, what the others say of that number doesn't mean it. */
 static void judge_namesake(struct md_assembly_member *members, uint32_t count, uint32_t index)
 {
     const struct md_super *super = members[index].super;
 
-    for (uint32_t i = 0; i < count && members[index].state == MD_MEMBER_SPARE; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         const struct md_super *other = members[i].super;
-        if (other->device_number != super->device_number || other->events <= super->events)
-            continue;
-        members[index].state = MD_MEMBER_STALE;
-        members[index].slot = MD_SLOT_NONE;
-        members[index].in_sync_sectors = 0;
+        if (other->device_number == super->device_number && other->events > super->events)
+            make_stale(&members[index]);
     }
 }
 
@@ -227,12 +240,20 @@ int md_assemble(struct md_assembly_member *members, uint32_t count, struct md_as
     for (uint32_t i = 0; i < count; i++) {
         judge(out->newest, &members[i]);
         judge_namesake(members, count, i);
-        if (members[i].slot == MD_SLOT_NONE)
+        if (members[i].slot == MD_SLOT_NONE || !knows_its_slot(members[i].super))
             continue;
         const bool replacement = members[i].state == MD_MEMBER_REPLACEMENT;
         result = take_slot(replacement ? out->slot_replacement : out->slot_member, members, i, err);
         if (result < 0)
             return result;
+    }
+    for (uint32_t i = 0; i < count; i++) { /* behind those that say themselves that it is theirs */
+        if (members[i].slot == MD_SLOT_NONE || knows_its_slot(members[i].super))
+            continue;
+        if (out->slot_member[members[i].slot] == MD_MEMBER_NONE)
+            out->slot_member[members[i].slot] = i;
+        else
+            make_stale(&members[i]);
     }
     result = check_agreement(out->newest, members, count, err);
     if (result < 0)

@@ -9,9 +9,11 @@
  *
  *   newest role table says        and the member                    is
  *   ----------------------        --------------                    --
- *   slot n                        has no recovery offset            IN_SYNC
+ *   slot n                        says so too, no recovery offset   IN_SYNC
  *                                 has one                           REBUILDING (in sync below it)
  *                                 has the replacement bit too       REPLACEMENT (likewise)
+ *                                 thinks that it is a spare         REBUILDING (in sync nowhere)
+ *                                 thinks of another slot            STALE: its number was reused
  *   spare                         thinks so too                     SPARE
  *                                 thinks that it is active          STALE: it was removed
  *   faulty                        has the same events               FAULTY

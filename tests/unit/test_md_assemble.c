@@ -197,10 +197,36 @@ TEST(a_number_that_was_taken_over)
     CHECK_EQ(members[4].state, MD_MEMBER_IN_SYNC);
     CHECK_EQ(assembly.slot_member[1], 4);
     CHECK_EQ(assembly.degraded, 0);
-    /* One event behind nothing tells which of them is the one. */
+    /* One event behind the number alone tells: who has it took part in the last update. */
     supers[1].events = 99;
-    CHECK_EQ(assemble(MEMBERS), -ENOTUNIQ);
-    CHECK(strstr(error.text, "both claim slot 1") != NULL);
+    CHECK_EQ(assemble(MEMBERS), 0);
+    CHECK_EQ(members[1].state, MD_MEMBER_STALE);
+    CHECK_EQ(assembly.slot_member[1], 4);
+}
+
+/* v1: a spare that was cut off before it knew of its slot holds nothing of it; and when its number was
+ * given to another meanwhile, it is nobody. */
+TEST(a_spare_that_does_not_know_its_slot)
+{
+    reset();
+    set_role(0, 4, 4, 1);
+    set_role(0, 4, 1, MD_ROLE_FAULTY);
+    supers[4].events = 99;
+    supers[1].events = 90;
+    CHECK_EQ(assemble(MEMBERS), 0);
+    CHECK_EQ(members[4].state, MD_MEMBER_REBUILDING);
+    CHECK_EQ(members[4].slot, 1);
+    CHECK_EQ(members[4].in_sync_sectors, 0);
+    CHECK_EQ(assembly.degraded, 1);
+
+    set_role(0, 4, 4, 2); /* whoever has number 4 now is to replace the one in slot 2 */
+    CHECK_EQ(assemble(MEMBERS), 0);
+    CHECK_EQ(members[4].state, MD_MEMBER_STALE);
+    CHECK_EQ(assembly.slot_member[2], 2);
+
+    set_role(4, 5, 4, 1); /* it knows of a slot, but of another one */
+    CHECK_EQ(assemble(MEMBERS), 0);
+    CHECK_EQ(members[4].state, MD_MEMBER_STALE);
 }
 
 TEST(two_members_in_one_slot)
@@ -252,4 +278,5 @@ TEST(what_is_not_supported_is_named)
 TEST_MAIN(RUN(all_fresh) RUN(events_against_roles) RUN(any_order) RUN(spares_may_be_old)
               RUN(rebuilding_and_replacing) RUN(missing_members) RUN(foreign_members_are_named)
                   RUN(the_same_member_twice) RUN(a_number_that_was_taken_over)
-                      RUN(two_members_in_one_slot) RUN(what_is_not_supported_is_named))
+                      RUN(a_spare_that_does_not_know_its_slot) RUN(two_members_in_one_slot)
+                          RUN(what_is_not_supported_is_named))

@@ -174,9 +174,9 @@ struct shared {
     uint32_t member_count;
     uint64_t failures; /* how many there were */
     bool writable;
-    bool durable;      /* there are superblocks to note things in */
-    bool array_failed; /* it takes no writes any more */
-    bool lost_noted;   /* superblocks know of those that were lost before, or will in time */
+    bool durable;        /* there are superblocks to note things in */
+    bool array_failed;   /* it takes no writes any more */
+    bool lost_noted;     /* superblocks know of those that were lost before, or will in time */
     uint64_t lost_round; /* when that is durable; 0: nobody was lost; or ROUND_NEVER */
 
     /* What has to be durable. */

@@ -627,8 +627,8 @@ static bool stop(struct world *w)
     if (!w->stopped && !w->array_failed)
         world_fail(w, "availability", "a stop fails: %d", w->stop_result);
     world_end(w);
-    w->stopped_clean = w->stopped && (w->parity || w->mirrors) && w->untrusted_from == UINT64_MAX &&
-                       !is_uneven(w);
+    w->stopped_clean =
+        w->stopped && (w->parity || w->mirrors) && w->untrusted_from == UINT64_MAX && !is_uneven(w);
     return true;
 }
 

@@ -9,7 +9,7 @@ set -euo pipefail
 build=(gcc meson ninja-build pkg-config libc6-dev libisal-dev libjansson-dev libblkid-dev
     uuid-dev python3 mdadm e2fsprogs fdisk xz-utils)
 check=("${build[@]}" clang clang-format libclang-rt-14-dev llvm g++ git python3-jsonschema mandoc
-    util-linux qemu-system-x86 busybox-static cpio dmsetup)
+    util-linux qemu-system-x86 busybox-static cpio dmsetup nbdkit libnbd-bin fuse3)
 
 case ${1:-check} in
 build) wanted=("${build[@]}") ;;

@@ -2,8 +2,10 @@
 /* array_write.c - writing to an open array, and making it whole. */
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #include "api/internal.h"
+#include "format/md_update.h"
 #include "util/checked.h"
 #include "util/compiler.h"
 #include "util/error.h"
@@ -76,6 +78,28 @@ static void write_done(struct engine_write *write, int result)
     waiting->result = result;
 }
 
+/* In levels without redundancy superblocks know nothing of writes, and there is nothing to wait
+ * for.  But what was written must not be lost to an undo of what came before it: so they count an
+ * event for each opening in which something is. */
+static int count_opening(struct braid_array *array)
+{
+    uint8_t bytes[MD_SUPER_BYTES];
+    int result = 0;
+
+    if (array->counted || array->assembly == NULL || array->lower != NULL ||
+        plan_check_sectors(array->geometry) > 0)
+        return 0;
+    array->counted = true;
+    for (uint32_t i = 0; i < array->member_count && result == 0; i++) {
+        const struct member *member = array->members[i].probe.member;
+        struct md_super super = *array_member_super(&array->members[i]);
+        md_note_update(&super, array->assembly->newest->events + 1, (uint64_t)time(NULL));
+        md_super_encode(&super, bytes);
+        result = member_write(member, bytes, sizeof bytes, super.super_sector * 512);
+    }
+    return result;
+}
+
 int braid_write(struct braid_array *array, const void *buffer, size_t bytes, uint64_t offset)
 {
     struct waiting waiting = {
@@ -88,6 +112,9 @@ int braid_write(struct braid_array *array, const void *buffer, size_t bytes, uin
         return -ERANGE;
     if (bytes == 0)
         return 0;
+    const int counted = count_opening(array);
+    if (counted < 0)
+        return counted;
     engine_write(array->engine, 0, &waiting.write);
     return wait_for(array, &waiting);
 }

@@ -119,6 +119,7 @@ struct braid_array {
     struct io *lower; /* under the overlay; NULL: there is none */
     struct io *io;
     struct engine *engine;
+    bool counted; /* superblocks know that something was written, where that is all they know */
     bool stopped; /* for writing it is over */
 };
 

@@ -4,6 +4,7 @@ interrupted or killed; what it refuses is left as it was.
 
 The judge is a plain bytearray that the test keeps by itself.  What every plan writes is the matter
 of tests/property/test_write.c."""
+import json
 import os
 import signal
 import subprocess
@@ -361,5 +362,26 @@ with tap.case("many were killed while they wrote"):
     kills = KILLS_PER_LEVEL * len(KILLED_LEVELS)
     tap.say(f"{dirty_total} of {kills} left the array active, {time.monotonic() - started:.0f} s")
     tap.equal(dirty_total >= kills // 3, True, "enough")
+
+for level in own_array.COUNTS:
+    with tap.case(f"what was written isn't undone, level {level}"), golden.folder() as folder:
+        members = []
+        for number in range(own_array.COUNTS[level]):
+            members.append(os.path.join(folder, f"m{number}"))
+            with open(members[-1], "xb") as file:
+                file.truncate(own_array.MEMBER_BYTES)
+        made = runner.braid("create", "--json", "--level", level, "--undo-dir",
+                            os.path.join(folder, "undo"), *members)
+        undo = json.loads(made.out)["undo"]
+        data = bytes(range(256)) * 8
+        result = runner.run(runner.BRAID, "write", "--offset", 5000, *members, stdin=None,
+                            input=data)
+        tap.equal(result.code, 0, str(result))
+        result = runner.braid("undo", undo)
+        tap.equal((result.code, "has been used since" in result.err), (6, True), str(result))
+        result = runner.braid("read", "--offset", 5000, "--length", len(data), *members)
+        tap.equal(result.out, data, "what was written")
+        examined = runner.run("mdadm", "--examine", members[0])
+        tap.equal((examined.code, b"clean" in examined.out), (0, True), examined.out)
 
 tap.done()

@@ -4,12 +4,14 @@ interrupted or killed; what it refuses is left as it was.
 
 The judge is a plain bytearray that the test keeps by itself.  What every plan writes is the matter
 of tests/property/test_write.c."""
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import time
 
+import disks
 import golden
 import own_array
 import runner
@@ -362,6 +364,29 @@ with tap.case("many were killed while they wrote"):
     kills = KILLS_PER_LEVEL * len(KILLED_LEVELS)
     tap.say(f"{dirty_total} of {kills} left the array active, {time.monotonic() - started:.0f} s")
     tap.equal(dirty_total >= kills // 3, True, "enough")
+
+for metadata in ("0.90", "1.0", "1.2"):
+    with tap.case(f"block devices whose blocks have 4096 bytes, {metadata}"), \
+            contextlib.ExitStack() as stack:
+        folder = stack.enter_context(golden.folder())
+        devices = []
+        for number in range(3):
+            path = os.path.join(folder, f"m{number}")
+            with open(path, "xb") as file:
+                file.truncate(own_array.MEMBER_BYTES)
+            devices.append(stack.enter_context(disks.loop(path, block_bytes=4096)))
+        expect(runner.braid("create", "--level", "5", "--chunk", "64K", "--metadata", metadata,
+                            "--undo-dir", os.path.join(folder, "undo"), *devices), 0)
+        data = noise(300001)
+        result = runner.run(runner.BRAID, "write", "--offset", 777, *devices, stdin=None,
+                            input=data)
+        tap.equal(result.code, 0, str(result))
+        for left in (devices, devices[:1] + devices[2:]):
+            result = runner.braid("read", "--offset", 777, "--length", len(data), *left)
+            tap.equal(result.out == data, True, f"what was written: {result}")
+        expect(runner.braid("scrub", *devices), 0)
+        examined = runner.run("mdadm", "--examine", devices[1])
+        tap.equal((examined.code, b"clean" in examined.out), (0, True), examined.out)
 
 for level in own_array.COUNTS:
     with tap.case(f"what was written isn't undone, level {level}"), golden.folder() as folder:

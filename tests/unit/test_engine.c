@@ -244,6 +244,75 @@ TEST(a_degraded_stripe_reads_each_chunk_once)
     finish();
 }
 
+static bool repaired;
+
+static void repair_done(struct engine_sweep *sweep, int result)
+{
+    (void)sweep;
+    CHECK_EQ(result, 0);
+    repaired = true;
+}
+
+/* Of a slot that two members have, one to replace the other, both may be wrong, and each in its own
+ * way: both are set right, for the other takes over some day. */
+TEST(a_repair_reaches_a_replacement)
+{
+    const struct shape shape = {
+        .level = LEVEL_RAID5,
+        .slot_count = 3,
+        .chunk_sectors = 8,
+        .member_sectors = 24,
+        .parity = {.rotation = ROTATION_LEFT, .order = ORDER_SYMMETRIC},
+    };
+    struct engine_sweep sweep = {.kind = ENGINE_REPAIR, .sectors = 24, .done = repair_done};
+    uint64_t offsets[4];
+    struct model m;
+
+    CHECK(model_create(&m, &shape, 5));
+    m.members[3].length_bytes = m.members[0].length_bytes;
+    m.members[3].bytes = malloc(m.members[3].length_bytes);
+    memcpy(m.members[3].bytes, m.members[0].bytes, m.members[0].length_bytes);
+    m.slots[0].candidates[1] = (struct plan_member){.io_member = 3, .in_sync_sectors = UINT64_MAX};
+    m.slots[0].candidate_count = 2;
+    for (uint32_t i = 0; i < 4; i++)
+        offsets[i] = MODEL_DATA_OFFSET;
+    for (uint64_t sector = 0; sector < 24; sector++) {
+        struct stripe_parity parity;
+        geometry_stripe_parity(&m.geometry, sector / 8, &parity);
+        if (parity.p_slot != 0)
+            continue;
+        model_sector(&m, 0, sector)[sector] ^= 1;
+        model_sector(&m, 3, sector)[sector] ^= 2;
+    }
+    CHECK_EQ(io_memory_create(m.members, 4, &m.io), 0);
+    CHECK_EQ(engine_create(&(struct engine_options){.geometry = &m.geometry,
+                                                    .slots = m.slots,
+                                                    .data_offset_bytes = offsets,
+                                                    .io_member_count = 4,
+                                                    .ios = &m.io,
+                                                    .lane_count = 1,
+                                                    .kernels = &parity_isal,
+                                                    .writable = true},
+                           &m.engine),
+             0);
+    repaired = false;
+    engine_sweep(m.engine, 0, &sweep);
+    while (!repaired)
+        (void)io_run(m.io, IO_NEVER);
+    model_stop(&m);
+    CHECK_MEM(m.members[3].bytes, m.members[0].bytes, m.members[0].length_bytes);
+    for (uint64_t sector = 0; sector < 24; sector++) {
+        uint8_t row[512] = {0};
+        for (uint32_t slot = 0; slot < 3; slot++)
+            for (uint32_t byte = 0; byte < 512; byte++)
+                row[byte] ^= model_sector(&m, slot, sector)[byte];
+        for (uint32_t byte = 0; byte < 512; byte++)
+            CHECK_EQ(row[byte], 0);
+    }
+    free(m.members[3].bytes);
+    model_destroy(&m);
+}
+
 TEST_MAIN(RUN(a_bad_place_is_computed_and_remembered) RUN(a_member_that_goes_away_is_failed_once)
               RUN(a_member_that_hangs_is_given_up_at_its_deadline) RUN(a_member_cut_short_fails)
                   RUN(what_cannot_be_computed_is_named)
@@ -253,4 +322,5 @@ TEST_MAIN(RUN(a_bad_place_is_computed_and_remembered) RUN(a_member_that_goes_awa
                                   RUN(write_mostly_is_left_alone_while_another_copy_is_there)
                                       RUN(mirrors_are_read_from_the_first_copy)
                                           RUN(doubt_is_named_to_the_sector)
-                                              RUN(a_degraded_stripe_reads_each_chunk_once))
+                                              RUN(a_degraded_stripe_reads_each_chunk_once)
+                                                  RUN(a_repair_reaches_a_replacement))

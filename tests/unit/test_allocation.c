@@ -271,10 +271,11 @@ TEST(reading_allocates_nothing)
     CHECK_EQ(ftruncate(fds[1], MEMBER_BYTES), 0);
 }
 
+static char undo_directory[] = "/tmp/braid-allocation-XXXXXX";
+
 /* A clean RAID 5 of the first three, the last one a spare; what they carried is gone. */
 static int create_writable(void)
 {
-    char directory[] = "/tmp/braid-allocation-XXXXXX";
     const char *spare = members[MEMBERS - 1];
     struct braid_create_options options;
     struct braid_error error;
@@ -287,7 +288,7 @@ static int create_writable(void)
     options.assume_clean = true;
     options.spares = &spare;
     options.spare_count = 1;
-    options.undo_directory = mkdtemp(directory);
+    options.undo_directory = undo_directory;
     for (uint32_t i = 0; i < MEMBERS; i++)
         if (ftruncate(fds[i], 0) < 0 || ftruncate(fds[i], MEMBER_BYTES) < 0)
             abort();
@@ -388,6 +389,8 @@ TEST(writing_failing_and_rebuilding_allocate_nothing)
 static void run_all(void)
 {
     make_members();
+    if (mkdtemp(undo_directory) == NULL)
+        abort();
     RUN(opening)
     RUN(opening_by_hand)
     RUN(detail)
@@ -396,6 +399,10 @@ static void run_all(void)
     RUN(reading_allocates_nothing)
     RUN(opening_for_writing)
     RUN(writing_failing_and_rebuilding_allocate_nothing)
+    char command[80];
+    (void)snprintf(command, sizeof command, "rm -rf %s", undo_directory);
+    if (system(command) != 0)
+        abort();
 }
 
 TEST_MAIN(run_all();)

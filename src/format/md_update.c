@@ -232,11 +232,36 @@ int md_add_spare(struct md_super *const *supers, uint32_t count, uint64_t member
     return 0;
 }
 
+/* Whether that device number is a member's that has its slot for good. */
+static bool is_settled(struct md_super *const *supers, uint32_t count, uint32_t number)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (supers[i]->device_number == number &&
+            (supers[i]->feature_map & MD_FEATURE_REPLACEMENT) == 0)
+            return true;
+    return false;
+}
+
+/* A replacement that was begun before, and may be away, gives way: two can't have one slot. */
+static void drop_replacements(struct md_super *const *supers, uint32_t count,
+                              struct md_super *spare, uint32_t slot)
+{
+    for (uint32_t number = 0; number < spare->role_count; number++) {
+        if (number == spare->device_number || md_role(spare, number) != slot ||
+            is_settled(supers, count, number))
+            continue;
+        for (uint32_t i = 0; i < count; i++)
+            md_note_failure(supers[i], number);
+        md_note_failure(spare, number);
+    }
+}
+
 int md_start_replacing(struct md_super *const *supers, uint32_t count, struct md_super *spare,
                        uint32_t slot)
 {
     if (spare->version == MD_VERSION_0_90)
         return -EINVAL;
+    drop_replacements(supers, count, spare, slot);
     for (uint32_t i = 0; i < count; i++)
         supers[i]->roles[spare->device_number] = (uint16_t)slot;
     spare->roles[spare->device_number] = (uint16_t)slot;

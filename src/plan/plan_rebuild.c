@@ -76,6 +76,14 @@ static void rebuild_copy(const struct plan_view *view, struct plan_piece *piece)
 
     geometry_unmap(view->geometry, piece->slot, piece->member_sector, &home);
     piece->sectors = MIN(piece->sectors, home.run_sectors);
+    /* As the other candidate has it: a resync compares slots, and sets right all that have one. */
+    const struct plan_member *twin =
+        plan_serving(view, piece->slot, piece->member_sector, &piece->sectors);
+    if (home.kind == HOME_DATA && twin != NULL) {
+        piece->kind = PLAN_DIRECT;
+        piece->io_member = twin->io_member;
+        return;
+    }
     if (home.kind == HOME_DATA)
         plan_copy(view, home.volume_sector, piece);
     else

@@ -45,6 +45,7 @@ struct committer {
     uint64_t events;
     uint32_t outstanding;
     bool busy;
+    bool first_failed; /* one of those that are written first didn't take it */
     struct commit_member members[];
 };
 
@@ -113,6 +114,24 @@ static void round_over(struct committer *committer)
     lane_kick(&engine->lanes[0]);
 }
 
+static bool array_has_failed(const struct committer *committer)
+{
+    struct shared *shared = &committer->engine->shared;
+
+    shared_plan_begin(shared);
+    const bool failed = shared->array_failed;
+    shared_plan_end(shared);
+    return failed;
+}
+
+/* One that should have been written first didn't take it, and was one too many.  Written all the same,
+ * the round would leave it two events behind, and stale, though it missed nothing (D7). */
+static void give_up_round(struct committer *committer)
+{
+    committer->busy = false;
+    lane_kick(&committer->engine->lanes[0]);
+}
+
 static void super_written(struct io_request *request, int result)
 {
     struct commit_member *member = CONTAINER_OF(request, struct commit_member, request);
@@ -124,13 +143,16 @@ static void super_written(struct io_request *request, int result)
     else
         memcpy(member->written, member->bytes, MD_SUPER_BYTES);
     const bool was_first = member->first;
+    committer->first_failed = committer->first_failed || (was_first && result < 0);
     member->first = false;
     if (--committer->outstanding > 0)
         return;
-    if (was_first)
-        write_round(committer);
-    else
+    if (!was_first)
         round_over(committer);
+    else if (committer->first_failed && array_has_failed(committer))
+        give_up_round(committer);
+    else
+        write_round(committer);
 }
 
 /* The blocks in which what is to be differs from what is there.  False: none. */

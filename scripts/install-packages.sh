@@ -7,9 +7,10 @@ set -euo pipefail
 
 # mdadm, e2fsprogs, fdisk: the demo compares with them.
 build=(gcc meson ninja-build pkg-config libc6-dev libisal-dev libjansson-dev libblkid-dev
-    uuid-dev python3 mdadm e2fsprogs fdisk xz-utils)
+    uuid-dev liburing-dev nbdkit nbdkit-plugin-dev libfuse3-dev fuse3 libnbd-bin python3 mdadm
+    e2fsprogs fdisk xz-utils)
 check=("${build[@]}" clang clang-format libclang-rt-14-dev llvm g++ git python3-jsonschema mandoc
-    util-linux qemu-system-x86 busybox-static cpio dmsetup nbdkit libnbd-bin fuse3)
+    util-linux qemu-system-x86 busybox-static cpio dmsetup python3-libnbd fio qemu-utils xfsprogs)
 
 case ${1:-check} in
 build) wanted=("${build[@]}") ;;

@@ -81,8 +81,16 @@ struct braid_options {
     enum braid_bad bad;
     /* After this a member that doesn't answer is given up.  Default 30000. */
     uint32_t io_timeout_ms;
+    /* For several threads: so many may be in braid_read() and the like at a time, more wait.  Then
+     * the library has a thread of its own, which looks after the array, and braid_open() only gets all
+     * ready: braid_start() lets it begin.  Default 0: one thread at a time, which does all work. */
+    uint32_t slots;
+    /* So many threads may each have a lane of their own, see braid_lane_open().  Default 0. */
+    uint32_t lanes;
+    /* Requests that a lane works on at a time.  Default 0: 4. */
+    uint32_t depth;
     /* Called with each warning: a line or more without a final newline.  May be NULL, the default.
-     * Runs on the thread that called the library. */
+     * Runs on the thread that called the library; with slots or lanes on any. */
     void (*warn)(void *context, const char *text);
     /* Called for each range of the array, in bytes, that a read found bad, in order of place.
      * May be NULL, the default. */
@@ -109,16 +117,41 @@ BRAID_PUBLIC int braid_open(const char *const *members, size_t count,
                             const struct braid_options *options, struct braid_array **array,
                             struct braid_error *error);
 
+/* Let an array with slots or lanes begin: its thread starts, and whatever else must not be there
+ * before a fork().  Returns 0, or a negative errno; then only braid_close() is left. */
+BRAID_PUBLIC int braid_start(struct braid_array *array, struct braid_error *error);
+
+/* Let the array, with slots or lanes and open for writing, look after itself from now on, or not:
+ * resync what isn't in sync, rebuild onto spares.  At first it doesn't. */
+BRAID_PUBLIC void braid_upkeep(struct braid_array *array, bool wanted);
+
 /* Size of the array in bytes. */
 BRAID_PUBLIC uint64_t braid_size(const struct braid_array *array);
 
+/* Whether it is open for writing. */
+BRAID_PUBLIC bool braid_is_writable(const struct braid_array *array);
+
+/* What writes best, in bytes: a whole stripe, or a chunk; 4096 where there are none. */
+BRAID_PUBLIC uint64_t braid_stripe_bytes(const struct braid_array *array);
+
+/* Whether zeros are written to all members as holes, and so much faster than data. */
+BRAID_PUBLIC bool braid_zeroes_fast(const struct braid_array *array);
+
 /* Read `bytes` at byte `offset` into buffer, any alignment; waits for it.
  *
- * One thread at a time for each array.  Returns 0; -ERANGE when the range isn't all inside
+ * One thread at a time, or as many as there are slots.  Returns 0; -ERANGE when the range isn't all inside
  * the array (nothing is read); -EIO when part of it is lost (or in doubt, with
  * BRAID_BAD_FAIL): the flaw callback has said which, the rest of the buffer is good and the
  * lost part zero. */
 BRAID_PUBLIC int braid_read(struct braid_array *array, void *buffer, size_t bytes, uint64_t offset);
+
+/* Go through [offset, offset + bytes) in order: what are holes in the members, and so reads as zeros,
+ * and what may be anything.  Stops when extent() returns something else than 0, and returns that; -ERANGE;
+ * -ENOMEM. */
+BRAID_PUBLIC int braid_extents(struct braid_array *array, uint64_t offset, uint64_t bytes,
+                               int (*extent)(void *context, uint64_t offset, uint64_t bytes,
+                                             bool hole),
+                               void *context);
 
 /* Write `bytes` at byte `offset`, any alignment; waits for it.  buffer NULL: zeros, which may become
  * holes.  What was written is seen by every reader when this returns; it is durable after
@@ -130,11 +163,88 @@ BRAID_PUBLIC int braid_read(struct braid_array *array, void *buffer, size_t byte
 BRAID_PUBLIC int braid_write(struct braid_array *array, const void *buffer, size_t bytes,
                              uint64_t offset);
 
+/* The same, and durable when it returns. */
+BRAID_PUBLIC int braid_write_through(struct braid_array *array, const void *buffer, size_t bytes,
+                                     uint64_t offset);
+
 /* Make all that was written durable.  Returns 0, -EIO or -EROFS. */
 BRAID_PUBLIC int braid_flush(struct braid_array *array);
 
-/* End writing: flush, and mark the array clean.  Only reading and braid_close() may follow.  Returns 0; -EIO when the array failed, and stays as after a crash. */
+/* End writing: flush, and mark the array clean.  Only reading and braid_close() may follow; with
+ * slots or lanes only the latter, all else gets -ESHUTDOWN.  Returns 0; -EIO when the array failed,
+ * and stays as after a crash. */
 BRAID_PUBLIC int braid_stop(struct braid_array *array);
+
+/* ---- many requests at a time from one thread ---- */
+
+struct braid_lane; /* a thread's way into the array */
+
+enum braid_request_kind {
+    BRAID_READ,  /* whole sectors */
+    BRAID_WRITE, /* any alignment */
+    BRAID_ZERO,  /* likewise; may become holes */
+    BRAID_FLUSH,
+};
+
+/* The caller's, who leaves it and its buffer alone from braid_submit() until done(). */
+struct braid_request {
+    enum braid_request_kind kind;
+    bool fua; /* WRITE, ZERO: durable when it is done */
+    void *buffer;
+    uint64_t offset; /* bytes */
+    uint64_t bytes;  /* >= 1 but for FLUSH */
+    /* Called once, from braid_run(), with what braid_read() and the like return. */
+    void (*done)(struct braid_request *request, int result);
+    void *context;      /* the caller's */
+    uint64_t space[20]; /* the library's */
+};
+
+/* For an array with options.lanes that has been started.  Returns 0, or -EAGAIN when all lanes are
+ * taken.  One thread drives a lane, always the same. */
+BRAID_PUBLIC int braid_lane_open(struct braid_array *array, struct braid_lane **lane);
+/* Nothing may be under way.  NULL is fine. */
+BRAID_PUBLIC void braid_lane_close(struct braid_lane *lane);
+/* Never waits, never calls back. */
+BRAID_PUBLIC void braid_submit(struct braid_lane *lane, struct braid_request *request);
+/* Call done() for what is over; if nothing is, wait for it, at most so long.  With nothing under way
+ * it returns at once. */
+BRAID_PUBLIC void braid_run(struct braid_lane *lane, uint64_t timeout_ns);
+
+/* ---- the control socket ---- */
+
+struct braid_control_options {
+    const char *path; /* of the socket; nothing may be there.  Its owner alone can use it. */
+    const char *name; /* under which the array is served */
+    void (*stop)(void *context); /* somebody asks the server to stop; on a thread of the library */
+    void *context;
+};
+
+/* Let an array with slots or lanes, which has been started, be managed through a socket, until it is
+ * stopped: JSON, a line each way, as in docs/control.md.  Returns 0 or a negative errno. */
+BRAID_PUBLIC int braid_control(struct braid_array *array,
+                               const struct braid_control_options *options,
+                               struct braid_error *error);
+
+/* Ask a control socket.
+ *
+ *   request  a JSON object, as text
+ *   member   a MEMBER that is opened for writing, held alone and passed along, for `add` and
+ *            `replace`; or NULL
+ *   event    called for each line that comes afterwards, until it returns false or the server ends;
+ *            NULL: only the answer is waited for
+ *   answer   set on success to the `result`, for braid_free()
+ *
+ * Returns 0; -ENOENT or -ECONNREFUSED when no server is there; what the server says, with its text in
+ * *error; or what opening the member says. */
+BRAID_PUBLIC int braid_ask(const char *path, const char *request, const char *member,
+                           bool (*event)(void *context, const char *line), void *context,
+                           char **answer, struct braid_error *error);
+
+/* Where a served array has its files: $XDG_RUNTIME_DIR/braid/NAME/FILE, for root /run/braid/NAME/FILE;
+ * in another directory instead of .../braid if that isn't NULL.  Returns 0; -EDOM for a name that can't
+ * be, or without XDG_RUNTIME_DIR; -ENAMETOOLONG. */
+BRAID_PUBLIC int braid_place(const char *directory, const char *name, const char *file, char *path,
+                             size_t bytes, struct braid_error *error);
 
 /* What there is to make whole on an array that is open for writing. */
 enum braid_rebuild_kind {
@@ -162,7 +272,8 @@ struct braid_rebuild_calls {
  *
  * Returns 0, also when there was nothing to do or a slot stays empty; -EIO when something could not
  * be rebuilt: that member isn't in sync then; -ECANCELED when progress() said so: what was done
- * isn't lost, where the metadata has a place to note it (0.90 has none for a member); -EROFS. */
+ * isn't lost, where the metadata has a place to note it (0.90 has none for a member); -EROFS; -EBUSY
+ * with slots or lanes, where braid_upkeep() does it. */
 BRAID_PUBLIC int braid_rebuild(struct braid_array *array, const struct braid_rebuild_calls *calls);
 
 /* A range of the array, in bytes. */
@@ -216,7 +327,7 @@ BRAID_PUBLIC uint64_t braid_scrub_size(const struct braid_array *array);
  *
  * One thread at a time for each array.  Members that fail and places that can't be read are told
  * by the warn callback, and are as if missing.  Returns 0; -ERANGE outside; -EINVAL for what isn't
- * whole sectors. */
+ * whole sectors; -EBUSY with slots or lanes, where the control socket asks for it. */
 BRAID_PUBLIC int braid_scrub(struct braid_array *array, uint64_t offset, uint64_t bytes,
                              bool repair, const struct braid_scrub_calls *calls);
 
@@ -301,6 +412,11 @@ BRAID_PUBLIC int braid_change(const char *const *members, size_t count,
  * Returns 0 with *json as schema braid.undo.1; -ESTALE, and nothing is changed, when a member has
  * been changed since (or was undone already); -EBADMSG for a file that isn't an undo file; -EBUSY. */
 BRAID_PUBLIC int braid_undo(const char *path, char **json, struct braid_error *error);
+
+/* A MEMBER with its path made absolute, for braid_free().  Returns 0, or a negative errno: -EDOM, or
+ * what finding the path says. */
+BRAID_PUBLIC int braid_member_absolute(const char *member, char **absolute,
+                                       struct braid_error *error);
 
 /* A size as the command line takes it: bytes with a binary suffix K M G T P, or s for
  * 512-byte sectors.  Returns 0, -EINVAL or -ERANGE; *bytes is untouched on failure. */

@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/internal.h"
+#include "api/control.h"
+#include "api/events.h"
+#include "api/service.h"
 #include "util/checked.h"
 #include "util/compiler.h"
 #include "util/error.h"
@@ -107,23 +109,18 @@ static int look_into_partitions(struct probe *probe, const struct braid_options 
     return result;
 }
 
-static int open_member(const char *text, const struct braid_options *options, bool hold,
-                       struct array_member *out, struct braid_error *err)
+/* Look at a member, which *out owns from now on. */
+static int look_at_member(struct member *member, const struct braid_options *options, bool hold,
+                          struct array_member *out, struct braid_error *err)
 {
-    const bool with_metadata = options->as_spec == NULL;
     enum md_version only = MD_VERSION_COUNT;
-    struct member *member;
 
     out->chosen = -1;
-    int result = hold ? member_open_writable(text, &member, err)
-                      : member_open(text, options->shared, &member, err);
-    if (result < 0)
-        return result;
-    if (!with_metadata) {
+    if (options->as_spec != NULL) {
         out->probe = (struct probe){.member = member};
         return 0;
     }
-    result = probe_member(member, &out->probe, err);
+    int result = probe_member(member, &out->probe, err);
     if (result == 0 && !hold && out->probe.member->whole)
         result = look_into_partitions(&out->probe, options, err);
     if (result < 0)
@@ -136,6 +133,16 @@ static int open_member(const char *text, const struct braid_options *options, bo
     return out->chosen < 0 ? out->chosen : 0;
 }
 
+static int open_member(const char *text, const struct braid_options *options, bool hold,
+                       struct array_member *out, struct braid_error *err)
+{
+    struct member *member;
+    const int result = hold ? member_open_writable(text, &member, err)
+                            : member_open(text, options->shared, &member, err);
+
+    return result < 0 ? result : look_at_member(member, options, hold, out, err);
+}
+
 /* The same file range twice would be two members that are one. */
 static int check_same_file(const struct braid_array *array, struct braid_error *err)
 {
@@ -143,9 +150,7 @@ static int check_same_file(const struct braid_array *array, struct braid_error *
         for (uint32_t j = i + 1; j < array->member_count; j++) {
             const struct member *a = array->members[i].probe.member;
             const struct member *b = array->members[j].probe.member;
-            const bool overlap = a->offset_bytes < b->offset_bytes + b->length_bytes &&
-                                 b->offset_bytes < a->offset_bytes + a->length_bytes;
-            if (a->device == b->device && a->inode == b->inode && overlap)
+            if (member_overlaps(a, b))
                 return error_set(err, -ENOTUNIQ,
                                  "%s and %s are the same member: one file, and their ranges in it "
                                  "overlap; leave one of them out",
@@ -273,7 +278,9 @@ static int make_geometry(struct braid_array *array, const uint64_t *slot_sectors
         note_problem(array, "%s", impossible.text);
         free(array->geometry);
         array->geometry = NULL;
+        return 0;
     }
+    array->redundant = plan_check_sectors(array->geometry) > 0;
     return 0;
 }
 
@@ -413,18 +420,28 @@ static void warn_members(struct braid_array *array)
     }
 }
 
-static bool slot_in_sync(const struct braid_array *array, uint32_t slot)
+bool array_slot_in_sync(const struct braid_array *array, uint32_t slot)
 {
     for (uint32_t i = 0; i < array->member_count; i++)
-        if (array->members[i].slot == slot && array->members[i].in_sync_sectors == UINT64_MAX)
+        if (array->members[i].slot == slot && !array->members[i].failed &&
+            array->members[i].in_sync_sectors == UINT64_MAX)
             return true;
     return false;
+}
+
+uint32_t array_degraded(const struct braid_array *array)
+{
+    uint32_t degraded = 0;
+
+    for (uint32_t slot = 0; slot < array->shape.slot_count; slot++)
+        degraded += !array_slot_in_sync(array, slot);
+    return degraded;
 }
 
 static void list_degraded(const struct braid_array *array, struct text *text)
 {
     for (uint32_t slot = 0; slot < array->shape.slot_count; slot++)
-        if (!slot_in_sync(array, slot))
+        if (!array_slot_in_sync(array, slot))
             text_add(text, "%s%u", text->length > 0 ? ", " : "", slot);
 }
 
@@ -439,15 +456,13 @@ static void judge_redundancy(struct braid_array *array)
     char slots[400];
     struct text text;
 
-    for (uint32_t slot = 0; slot < array->shape.slot_count; slot++) {
-        lost[slot] = !slot_in_sync(array, slot);
-        array->degraded += lost[slot];
-    }
-    if (array->degraded == 0 || array->geometry == NULL)
+    for (uint32_t slot = 0; slot < array->shape.slot_count; slot++)
+        lost[slot] = !array_slot_in_sync(array, slot);
+    if (array_degraded(array) == 0 || array->geometry == NULL)
         return;
     text_init(&text, slots, sizeof slots);
     list_degraded(array, &text);
-    const char *plural = array->degraded == 1 ? "" : "s";
+    const char *plural = array_degraded(array) == 1 ? "" : "s";
     if (geometry_survives(array->geometry, lost)) {
         note_warning(array, "degraded: no in-sync member in slot%s %s", plural, slots);
         return;
@@ -470,7 +485,8 @@ static void judge_doubt(struct braid_array *array)
     struct text text;
     uint64_t sectors = 0;
 
-    if (!parity || array->untrusted.count == 0 || array->geometry == NULL || array->degraded == 0)
+    if (!parity || array->untrusted.count == 0 || array->geometry == NULL ||
+        array_degraded(array) == 0)
         return;
     for (uint32_t i = 0; i < array->untrusted.count; i++) {
         const struct range *range = &array->untrusted.ranges[i];
@@ -486,7 +502,7 @@ static void judge_doubt(struct braid_array *array)
         array,
         "IN DOUBT: the array was degraded and not stopped cleanly, and it has no log: what is "
         "computed for slot%s %s is in doubt %s%llu of its %llu sectors%s",
-        array->degraded == 1 ? "" : "s", slots, array->has_bitmap ? "in the " : "in ",
+        array_degraded(array) == 1 ? "" : "s", slots, array->has_bitmap ? "in the " : "in ",
         (unsigned long long)sectors, (unsigned long long)array->geometry->member_sectors,
         array->has_bitmap ? " that the bitmap names" : "");
 }
@@ -618,6 +634,35 @@ static int without_metadata(struct braid_array *array, const struct braid_option
     return 0;
 }
 
+static struct braid_array *array_allocate(size_t member_count, const struct braid_options *options)
+{
+    struct braid_array *array = calloc(1, sizeof *array);
+
+    if (array == NULL)
+        return NULL;
+    array->options = *options;
+    array->lane_count = 1;
+    array->members = calloc(member_count + 1, sizeof *array->members);
+    if (array->members == NULL) {
+        free(array);
+        return NULL;
+    }
+    return array;
+}
+
+/* Its members have been opened and looked at. */
+static int assemble(struct braid_array *array, const struct braid_options *options,
+                    const struct as_spec *spec, struct braid_error *err)
+{
+    if (array->member_count == 0)
+        return error_set(err, -EDOM, "no members are given, or all of them are missing");
+    const int result = check_same_file(array, err);
+    if (result < 0)
+        return result;
+    return options->as_spec != NULL ? without_metadata(array, options, spec, err)
+                                    : with_metadata(array, options, err);
+}
+
 int array_assemble(const char *const *members, size_t count, const struct braid_options *options,
                    bool hold, struct braid_array **out, struct braid_error *err)
 {
@@ -635,16 +680,10 @@ int array_assemble(const char *const *members, size_t count, const struct braid_
         result = as_spec_parse(options->as_spec, (uint32_t)count, &spec, err);
     if (result < 0)
         return result;
-    array = calloc(1, sizeof *array);
+    array = array_allocate(count, options);
     if (array == NULL)
         return error_set(err, -ENOMEM, "no memory");
-    array->options = *options;
-    array->members = calloc(count + 1, sizeof *array->members);
-    if (array->members == NULL) {
-        result = error_set(err, -ENOMEM, "no memory");
-        goto fail;
-    }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && result == 0; i++) {
         struct array_member *member = &array->members[array->member_count];
         if (strcmp(members[i], "missing") == 0 || named_missing(options, members[i]))
             continue;
@@ -654,45 +693,92 @@ int array_assemble(const char *const *members, size_t count, const struct braid_
         result = open_member(members[i], options, hold, member, err);
         if (result == -EBUSY && !hold)
             advise_reader(options, err);
-        if (result < 0)
-            goto fail;
     }
-    if (array->member_count == 0) {
-        result = error_set(err, -EDOM, "no members are given, or all of them are missing");
-        goto fail;
-    }
-    result = check_same_file(array, err);
     if (result == 0)
-        result = options->as_spec != NULL ? without_metadata(array, options, &spec, err)
-                                          : with_metadata(array, options, err);
+        result = assemble(array, options, &spec, err);
     if (result < 0)
-        goto fail;
-    *out = array;
-    return 0;
+        braid_close(array);
+    else
+        *out = array;
+    return result;
+}
 
-fail:
+int array_assemble_held(struct member *const *members, uint32_t count,
+                        const struct braid_options *options, struct braid_array **out,
+                        uint32_t *culprit, struct braid_error *err)
+{
+    struct braid_array *array = array_allocate(count, options);
+    int result = 0;
+
+    *culprit = UINT32_MAX;
+    if (array == NULL)
+        return error_set(err, -ENOMEM, "no memory");
+    for (uint32_t i = 0; i < count && result == 0; i++) {
+        array->member_count++;
+        result = look_at_member(members[i], options, true, &array->members[i], err);
+        if (result < 0)
+            *culprit = i;
+    }
+    if (result == 0)
+        result = assemble(array, options, NULL, err);
+    if (result == 0) {
+        *out = array;
+        return 0;
+    }
+    for (uint32_t i = 0; i < array->member_count; i++)
+        array->members[i].probe.member = NULL; /* they stay the caller's */
     braid_close(array);
     return result;
 }
 
-void braid_close(struct braid_array *array)
+/* What an assembly has found out; not what runs on it. */
+static void clear(struct braid_array *array)
 {
-    if (array == NULL)
-        return;
-    if (array->engine != NULL && array->options.writable && !array->stopped)
-        (void)braid_stop(array);
-    engine_destroy(array->engine);
-    io_destroy(array->io);
-    io_destroy(array->lower);
-    for (uint32_t i = 0; array->members != NULL && i < array->member_count; i++)
+    for (uint32_t i = 0; i < array->member_count; i++)
         member_clear(&array->members[i]);
     free(array->members);
     free(array->assembly);
     free(array->assembly_members);
     free(array->geometry);
     free(array->untrusted.ranges);
-    free(array->slots);
     notes_free(array->problems);
     notes_free(array->warnings);
+}
+
+void braid_close(struct braid_array *array)
+{
+    if (array == NULL)
+        return;
+    struct control *control = array->control;
+    if (array->engine != NULL && !array->stopped)
+        (void)braid_stop(array);
+    array_halt(array);
+    service_destroy(array->service);
+    events_destroy(array->events);
+    for (uint32_t i = 0; i < array->gone_count; i++)
+        member_close(array->gone[i].member);
+    clear(array);
+    control_destroy(control); /* who waits for the end finds members that nobody holds */
     free(array);
+}
+
+void array_take_over(struct braid_array *array, struct braid_array *fresh)
+{
+    struct braid_array old = *array;
+
+    assert(old.engine == NULL && fresh->engine == NULL);
+    *array = *fresh;
+    array->options = old.options;
+    array->service = old.service;
+    array->control = old.control;
+    array->events = old.events;
+    array->lane_count = old.lane_count;
+    array->stopped = old.stopped;
+    array->gone_count = old.gone_count;
+    memcpy(array->gone, old.gone, sizeof array->gone);
+    *fresh = (struct braid_array){0};
+    free(fresh);
+    for (uint32_t i = 0; i < old.member_count; i++)
+        old.members[i].probe.member = NULL; /* the fresh one has them, or its keeper */
+    clear(&old);
 }

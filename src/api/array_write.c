@@ -4,7 +4,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "api/internal.h"
+#include "api/control.h"
+#include "api/service.h"
 #include "format/md_update.h"
 #include "util/checked.h"
 #include "util/compiler.h"
@@ -58,15 +59,14 @@ void array_agree(struct md_super *const *supers, uint32_t count, const struct md
 struct waiting {
     struct engine_write write;
     struct engine_flush flush;
-    struct engine_stop stop;
     bool done;
     int result;
 };
 
-static int wait_for(const struct braid_array *array, const struct waiting *waiting)
+static int wait_for(const struct lease *lease, const struct waiting *waiting)
 {
     while (!waiting->done)
-        (void)io_run(array->io, IO_NEVER);
+        (void)io_run(lease->io, IO_NEVER);
     return waiting->result;
 }
 
@@ -78,18 +78,11 @@ static void write_done(struct engine_write *write, int result)
     waiting->result = result;
 }
 
-/* In levels without redundancy superblocks know nothing of writes, and there is nothing to wait
- * for.  But what was written must not be lost to an undo of what came before it: so they count an
- * event for each opening in which something is. */
 static int count_opening(struct braid_array *array)
 {
     uint8_t bytes[MD_SUPER_BYTES];
     int result = 0;
 
-    if (array->counted || array->assembly == NULL || array->lower != NULL ||
-        plan_check_sectors(array->geometry) > 0)
-        return 0;
-    array->counted = true;
     for (uint32_t i = 0; i < array->member_count && result == 0; i++) {
         const struct member *member = array->members[i].probe.member;
         struct md_super super = *array_member_super(&array->members[i]);
@@ -100,23 +93,59 @@ static int count_opening(struct braid_array *array)
     return result;
 }
 
-int braid_write(struct braid_array *array, const void *buffer, size_t bytes, uint64_t offset)
+int array_count_opening(struct braid_array *array)
 {
-    struct waiting waiting = {
-        .write = {.offset_bytes = offset, .bytes = bytes, .buffer = buffer, .done = write_done},
-    };
+    int result = 0;
+
+    if (array->assembly == NULL || array->lower != NULL || array->redundant)
+        return 0;
+    service_lock(array->service);
+    if (!array->counted) {
+        array->counted = true;
+        result = count_opening(array);
+    }
+    service_unlock(array->service);
+    return result;
+}
+
+static int write_and_wait(struct braid_array *array, struct engine_write write)
+{
+    struct waiting waiting = {.write = write};
+    struct lease lease;
 
     if (!array->options.writable || array->stopped)
         return -EROFS;
-    if (!checked_inside(offset, bytes, braid_size(array)))
+    if (!checked_inside(write.offset_bytes, write.bytes, braid_size(array)))
         return -ERANGE;
-    if (bytes == 0)
+    if (write.bytes == 0)
         return 0;
-    const int counted = count_opening(array);
-    if (counted < 0)
-        return counted;
-    engine_write(array->engine, 0, &waiting.write);
-    return wait_for(array, &waiting);
+    int result = service_lease(array, &lease);
+    if (result < 0)
+        return result;
+    result = array_count_opening(array);
+    if (result == 0) {
+        engine_write(array->engine, lease.lane, &waiting.write);
+        result = wait_for(&lease, &waiting);
+    }
+    service_release(array, &lease);
+    return result;
+}
+
+int braid_write(struct braid_array *array, const void *buffer, size_t bytes, uint64_t offset)
+{
+    return write_and_wait(
+        array, (struct engine_write){
+                   .offset_bytes = offset, .bytes = bytes, .buffer = buffer, .done = write_done});
+}
+
+int braid_write_through(struct braid_array *array, const void *buffer, size_t bytes,
+                        uint64_t offset)
+{
+    return write_and_wait(array, (struct engine_write){.offset_bytes = offset,
+                                                       .bytes = bytes,
+                                                       .buffer = buffer,
+                                                       .fua = true,
+                                                       .done = write_done});
 }
 
 static void flush_done(struct engine_flush *flush, int result)
@@ -130,30 +159,53 @@ static void flush_done(struct engine_flush *flush, int result)
 int braid_flush(struct braid_array *array)
 {
     struct waiting waiting = {.flush = {.done = flush_done}};
+    struct lease lease;
 
     if (!array->options.writable || array->stopped)
         return -EROFS;
-    engine_flush(array->engine, 0, &waiting.flush);
-    return wait_for(array, &waiting);
+    int result = service_lease(array, &lease);
+    if (result < 0)
+        return result;
+    engine_flush(array->engine, lease.lane, &waiting.flush);
+    result = wait_for(&lease, &waiting);
+    service_release(array, &lease);
+    return result;
 }
+
+struct resting {
+    struct engine_stop stop;
+    bool done;
+    int result;
+};
 
 static void stop_done(struct engine_stop *stop, int result)
 {
-    struct waiting *waiting = CONTAINER_OF(stop, struct waiting, stop);
+    struct resting *resting = CONTAINER_OF(stop, struct resting, stop);
 
-    waiting->done = true;
-    waiting->result = result;
+    resting->done = true;
+    resting->result = result;
+}
+
+int array_rest(struct braid_array *array)
+{
+    struct resting resting = {.stop = {.done = stop_done}};
+
+    if (!array->options.writable)
+        return 0;
+    engine_stop(array->engine, &resting.stop);
+    while (!resting.done)
+        (void)io_run(array->ios[0], IO_NEVER);
+    return resting.result;
 }
 
 int braid_stop(struct braid_array *array)
 {
-    struct waiting waiting = {.stop = {.done = stop_done}};
-
-    if (!array->options.writable || array->stopped)
+    if (array->stopped)
         return 0;
     array->stopped = true;
-    engine_stop(array->engine, &waiting.stop);
-    return wait_for(array, &waiting);
+    const int result = array->service != NULL ? service_stop(array->service) : array_rest(array);
+    control_end(array->control);
+    return result;
 }
 
 /* ---- making it whole ---- */
@@ -214,11 +266,11 @@ static int run_sweep(struct braid_array *array, const struct braid_rebuild_calls
 
     engine_sweep(array->engine, 0, &rebuild.sweep);
     while (!rebuild.done)
-        (void)io_run(array->io, IO_NEVER);
+        (void)io_run(array->ios[0], IO_NEVER);
     return rebuild.result;
 }
 
-static bool slot_is_empty(const struct braid_array *array, uint32_t slot)
+bool array_slot_is_empty(const struct braid_array *array, uint32_t slot)
 {
     for (uint32_t i = 0; i < array->member_count; i++)
         if (array->members[i].slot == slot && !array->members[i].failed)
@@ -226,29 +278,57 @@ static bool slot_is_empty(const struct braid_array *array, uint32_t slot)
     return true;
 }
 
+bool array_next_sweep(const struct braid_array *array, enum engine_sweep_kind *kind,
+                      uint32_t *io_member)
+{
+    const bool resync = array->untrusted.count > 0 && array->redundant && array->assembly != NULL;
+
+    *io_member = 0;
+    *kind = ENGINE_RESYNC;
+    /* Where a lost chunk is computed from parity, that has to stand as it is until then. */
+    if (resync && !array->in_doubt)
+        return true;
+    for (uint32_t i = 0; i < array->member_count; i++) {
+        const struct array_member *member = &array->members[i];
+        if (member->slot == MD_SLOT_NONE || member->in_sync_sectors == UINT64_MAX || member->failed)
+            continue;
+        *kind = ENGINE_REBUILD;
+        *io_member = i;
+        return true;
+    }
+    return resync;
+}
+
+void array_sweep_done(struct braid_array *array, enum engine_sweep_kind kind, uint32_t io_member)
+{
+    struct array_member *member = &array->members[io_member];
+
+    if (kind == ENGINE_RESYNC) {
+        array->untrusted.count = 0;
+        array->in_doubt = false;
+        return;
+    }
+    member->in_sync_sectors = UINT64_MAX;
+    member->state = MD_MEMBER_IN_SYNC;
+}
+
 int braid_rebuild(struct braid_array *array, const struct braid_rebuild_calls *calls)
 {
-    const bool resync = array->untrusted.count > 0 && plan_check_sectors(array->geometry) > 0 &&
-                        array->assembly != NULL;
+    enum engine_sweep_kind kind;
+    uint32_t io_member;
     int result = 0;
 
     if (!array->options.writable || array->stopped)
         return -EROFS;
-    /* Where a lost chunk is computed from parity, that has to stand as it is until then. */
-    if (resync && !array->in_doubt)
-        result = run_sweep(array, calls, ENGINE_RESYNC, 0);
-    for (uint32_t i = 0; i < array->member_count && result == 0; i++) {
-        struct array_member *member = &array->members[i];
-        if (member->slot == MD_SLOT_NONE || member->in_sync_sectors == UINT64_MAX || member->failed)
-            continue;
-        result = run_sweep(array, calls, ENGINE_REBUILD, i);
+    if (array->service != NULL)
+        return -EBUSY;
+    while (result == 0 && array_next_sweep(array, &kind, &io_member)) {
+        result = run_sweep(array, calls, kind, io_member);
         if (result == 0)
-            member->in_sync_sectors = UINT64_MAX;
+            array_sweep_done(array, kind, io_member);
     }
-    if (resync && array->in_doubt && result == 0)
-        result = run_sweep(array, calls, ENGINE_RESYNC, 0);
     for (uint32_t slot = 0; slot < array->shape.slot_count && result != -ECANCELED; slot++)
-        if (slot_is_empty(array, slot))
+        if (array_slot_is_empty(array, slot))
             calls->empty(calls->context, slot);
     return result;
 }

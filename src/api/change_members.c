@@ -12,6 +12,7 @@
 #include <time.h>
 #include <uuid/uuid.h>
 
+#include "api/live.h"
 #include "api/undo.h"
 #include "braid/facts.h"
 #include "format/md_update.h"
@@ -31,15 +32,18 @@ struct changing {
     const struct braid_change_options *options;
     struct part *parts; /* up to date: in sync, rebuilding, spares */
     uint32_t count;
+    bool subject_is_gone;    /* it failed while the array was at work: only its number counts */
+    bool borrows;            /* the members of parts and subject are somebody else's */
     struct part subject;     /* who joins, fails or leaves; name NULL where it isn't given */
     uint32_t subject_number; /* its device number */
     uint32_t subject_slot;
     struct change change;
 };
 
-static void part_clear(struct part *part)
+static void part_clear(const struct changing *changing, struct part *part)
 {
-    member_close(part->member);
+    if (!changing->borrows)
+        member_close(part->member);
     free(part->name);
     *part = (struct part){0};
 }
@@ -47,9 +51,9 @@ static void part_clear(struct part *part)
 static void changing_clear(struct changing *changing)
 {
     for (uint32_t i = 0; i < changing->count; i++)
-        part_clear(&changing->parts[i]);
+        part_clear(changing, &changing->parts[i]);
     free(changing->parts);
-    part_clear(&changing->subject);
+    part_clear(changing, &changing->subject);
     change_clear(&changing->change);
 }
 
@@ -61,9 +65,8 @@ static bool up_to_date(enum md_member_state state)
            state == MD_MEMBER_REPLACEMENT || state == MD_MEMBER_SPARE;
 }
 
-/* The member that the user means: by name, or by slot. */
-static struct array_member *find_subject(struct braid_array *array, const char *text,
-                                         struct braid_error *err)
+struct array_member *array_find_member(struct braid_array *array, const char *text,
+                                       struct braid_error *err)
 {
     for (uint32_t i = 0; i < array->member_count; i++)
         if (strcmp(array_member_name(&array->members[i]), text) == 0)
@@ -85,8 +88,8 @@ static struct array_member *find_subject(struct braid_array *array, const char *
     return NULL;
 }
 
-static int check_fail(const struct braid_array *array, const struct array_member *subject,
-                      struct braid_error *err)
+int array_check_fail(const struct braid_array *array, const struct array_member *subject,
+                     struct braid_error *err)
 {
     bool lost[GEOMETRY_SLOTS_MAX] = {false};
 
@@ -94,7 +97,7 @@ static int check_fail(const struct braid_array *array, const struct array_member
         return error_set(err, -EINVAL, "%s isn't active in the array: it is %s",
                          array_member_name(subject), md_member_state_name(subject->state));
     /* md refuses to start an array with parity that is both degraded and not in sync. */
-    if (array->geometry->data_count > 0 && array->assembly->newest->resync_offset != MD_OFFSET_NONE)
+    if (array->geometry->data_count > 0 && array->untrusted.count > 0)
         return error_set(err, -EINVAL,
                          "the array isn't in sync: without %s it couldn't start any more",
                          array_member_name(subject));
@@ -102,7 +105,7 @@ static int check_fail(const struct braid_array *array, const struct array_member
         lost[slot] = true;
     for (uint32_t i = 0; i < array->member_count; i++) {
         const struct array_member *member = &array->members[i];
-        if (member != subject && member->slot != MD_SLOT_NONE &&
+        if (member != subject && member->slot != MD_SLOT_NONE && !member->failed &&
             member->in_sync_sectors == UINT64_MAX)
             lost[member->slot] = false;
     }
@@ -145,8 +148,9 @@ static bool joins(const struct changing *changing)
     return changing->options->change == BRAID_ADD || changing->options->change == BRAID_REPLACE;
 }
 
-static int take_part(struct part *part, const struct array_member *member)
+static int take_part(struct part *part, const struct array_member *member, bool borrows)
 {
+    part->member = borrows ? member->probe.member : NULL;
     part->name = strdup(array_member_name(member));
     part->super = *array_member_super(member);
     part->state = member->state;
@@ -154,27 +158,19 @@ static int take_part(struct part *part, const struct array_member *member)
     return part->name != NULL ? 0 : -ENOMEM;
 }
 
-/* Look at the array, and note who takes part; nothing is held when this returns. */
-static int assemble(struct changing *changing, const char *const *members, size_t count,
-                    struct braid_error *err)
+/* Whether the change can be made, and who takes part. */
+static int find_parts(struct changing *changing, struct braid_array *array, struct braid_error *err)
 {
     const struct braid_change_options *options = changing->options;
     struct array_member *subject = NULL;
-    struct braid_options open;
-    struct braid_array *array;
 
-    braid_options_init(&open);
-    open.writable = true;
-    int result = array_assemble(members, count, &open, false, &array, err);
-    if (result < 0)
-        return result;
-    result = array_check_writable(array, err);
-    if (result == 0 && options->change != BRAID_ADD) {
-        subject = find_subject(array, options->member, err);
+    int result = array_check_writable(array, err);
+    if (result == 0 && options->change != BRAID_ADD && !changing->subject_is_gone) {
+        subject = array_find_member(array, options->member, err);
         if (subject == NULL)
             result = -EDOM;
         else if (options->change == BRAID_FAIL)
-            result = check_fail(array, subject, err);
+            result = array_check_fail(array, subject, err);
         else if (options->change == BRAID_REPLACE)
             result = check_replace(array, subject, err);
         else
@@ -192,15 +188,31 @@ static int assemble(struct changing *changing, const char *const *members, size_
         if (member == subject) {
             changing->subject_number = array_member_super(member)->device_number;
             changing->subject_slot = member->slot;
-            result = take_part(&changing->subject, member);
+            result = take_part(&changing->subject, member, changing->borrows);
         } else if (up_to_date(member->state)) {
-            result = take_part(&changing->parts[changing->count++], member);
+            result = take_part(&changing->parts[changing->count++], member, changing->borrows);
         }
         if (result < 0)
             (void)error_set(err, result, "no memory");
     }
     if (result == 0 && changing->count == 0)
         result = error_set(err, -EINVAL, "no member is left to note the change");
+    return result;
+}
+
+/* Look at the array, and note who takes part; nothing is held when this returns. */
+static int assemble(struct changing *changing, const char *const *members, size_t count,
+                    struct braid_error *err)
+{
+    struct braid_options open;
+    struct braid_array *array;
+
+    braid_options_init(&open);
+    open.writable = true;
+    int result = array_assemble(members, count, &open, false, &array, err);
+    if (result < 0)
+        return result;
+    result = find_parts(changing, array, err);
     braid_close(array);
     return result;
 }
@@ -235,13 +247,20 @@ static int open_new(struct changing *changing, struct braid_error *err)
 {
     const struct braid_change_options *options = changing->options;
     struct part *subject = &changing->subject;
+    const char *name = options->change == BRAID_ADD ? options->member : options->new_member;
+
+    return options->dry_run ? member_open(name, false, &subject->member, err)
+                            : member_open_writable(name, &subject->member, err);
+}
+
+/* What joins must carry nothing. */
+static int check_new(struct changing *changing, struct braid_error *err)
+{
+    const struct braid_change_options *options = changing->options;
+    struct part *subject = &changing->subject;
     char what[MEMBER_SIGNATURE_BYTES];
 
     const char *name = options->change == BRAID_ADD ? options->member : options->new_member;
-    int result = options->dry_run ? member_open(name, false, &subject->member, err)
-                                  : member_open_writable(name, &subject->member, err);
-    if (result < 0)
-        return result;
     subject->name = strdup(name);
     const int found = member_signature(subject->member, what);
     if (found < 0 || subject->name == NULL)
@@ -379,6 +398,8 @@ static int carry_out(struct changing *changing, const char *const *members, size
         result = hold(&changing->parts[i], options->dry_run, err);
     if (result == 0 && joins(changing))
         result = open_new(changing, err);
+    if (result == 0 && joins(changing))
+        result = check_new(changing, err);
     if (result == 0 && holds_subject && changing->subject.state == MD_MEMBER_SPARE)
         result = hold(&changing->subject, options->dry_run, err);
     if (result == 0)
@@ -405,6 +426,30 @@ int braid_change(const char *const *members, size_t count,
         return error_set(error, -EDOM, "it isn't said which member to %s",
                          change_names[options->change]);
     const int result = carry_out(&changing, members, count, json, error);
+    changing_clear(&changing);
+    return result;
+}
+
+int change_held(struct braid_array *array, const struct braid_change_options *options,
+                struct member *newcomer, uint32_t gone_number, struct braid_error *err)
+{
+    struct changing changing = {.options = options,
+                                .borrows = true,
+                                .subject = {.member = newcomer},
+                                .subject_is_gone = gone_number != UINT32_MAX,
+                                .subject_number = gone_number,
+                                .subject_slot = MD_SLOT_NONE,
+                                .change = {.command = change_names[options->change]}};
+
+    int result = find_parts(&changing, array, err);
+    if (result == 0 && joins(&changing))
+        result = check_new(&changing, err);
+    if (result == 0)
+        result = plan_writes(&changing, err);
+    if (result == 0)
+        result = change_prepare(&changing.change, err);
+    if (result == 0)
+        result = change_apply_unsaved(&changing.change, err);
     changing_clear(&changing);
     return result;
 }

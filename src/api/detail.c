@@ -17,6 +17,24 @@ static json_t *notes(const struct note *list)
     return texts;
 }
 
+/* What is to be said of an array that works: what it was like when it was opened may be over. */
+static json_t *live_warnings(const struct braid_array *array)
+{
+    const struct md_super *newest = array->assembly != NULL ? array->assembly->newest : NULL;
+    json_t *texts = json_array();
+
+    for (uint32_t slot = 0; slot < array->shape.slot_count; slot++)
+        if (!array_slot_in_sync(array, slot))
+            texts =
+                facts_append(texts, json_sprintf("degraded: no in-sync member in slot %u", slot));
+    if (newest != NULL && array->untrusted.count > 0)
+        texts = facts_append(texts, facts_text("not in sync: a resync is due"));
+    if (atomic_load(&array->failed))
+        texts = facts_append(
+            texts, facts_text("failed: more is lost than it bears, nothing is written any more"));
+    return texts;
+}
+
 static json_t *slot_or_null(uint32_t slot)
 {
     return slot == MD_SLOT_NONE ? json_null() : json_integer(slot);
@@ -25,10 +43,11 @@ static json_t *slot_or_null(uint32_t slot)
 static json_t *member_facts(const struct array_member *member)
 {
     const struct md_super *super = array_member_super(member);
-    json_t *object =
-        json_pack("{s:o, s:o, s:s, s:I}", "member", facts_text(member->probe.member->name), "slot",
-                  slot_or_null(member->slot), "state", md_member_state_name(member->state),
-                  "data_offset_bytes", (json_int_t)member->data_offset_sectors * 512);
+    json_t *object = json_pack(
+        "{s:o, s:o, s:s, s:I}", "member", facts_text(member->probe.member->name), "slot",
+        slot_or_null(member->slot), "state",
+        md_member_state_name(atomic_load(&member->failed) ? MD_MEMBER_FAULTY : member->state),
+        "data_offset_bytes", (json_int_t)member->data_offset_sectors * 512);
     static const uint8_t no_uuid[16] = {0};
 
     if (super == NULL) {
@@ -49,6 +68,16 @@ static json_t *member_facts(const struct array_member *member)
     return object;
 }
 
+/* One that failed at work, and isn't looked at any more. */
+static json_t *gone_facts(const struct gone *gone)
+{
+    return json_pack("{s:o, s:n, s:s, s:I, s:I, s:n, s:n, s:n, s:n, s:[]}", "member",
+                     facts_text(gone->member->name), "slot", "state",
+                     md_member_state_name(MD_MEMBER_FAULTY), "data_offset_bytes", (json_int_t)0,
+                     "device_number", (json_int_t)gone->device_number, "device_uuid", "events",
+                     "update_time_s", "recovery_offset_bytes", "flags");
+}
+
 /* Members in order of their slots, replacements behind the replaced, then those without one. */
 static json_t *members_by_slot(const struct braid_array *array)
 {
@@ -63,6 +92,8 @@ static json_t *members_by_slot(const struct braid_array *array)
     for (uint32_t i = 0; i < array->member_count; i++)
         if (array->members[i].slot >= array->shape.slot_count)
             list = facts_append(list, member_facts(&array->members[i]));
+    for (uint32_t i = 0; i < array->gone_count; i++)
+        list = facts_append(list, gone_facts(&array->gone[i]));
     return list;
 }
 
@@ -73,7 +104,7 @@ static json_t *missing_slots(const struct braid_array *array)
     for (uint32_t slot = 0; slot < array->shape.slot_count; slot++) {
         bool there = false;
         for (uint32_t i = 0; i < array->member_count; i++)
-            there = there || array->members[i].slot == slot;
+            there = there || (array->members[i].slot == slot && !array->members[i].failed);
         if (!there)
             list = facts_append(list, json_integer(slot));
     }
@@ -144,7 +175,7 @@ static json_t *level_string(const struct braid_array *array)
     return json_string(level_name(array->shape.level));
 }
 
-static json_t *detail(const struct braid_array *array)
+json_t *detail_facts(const struct braid_array *array)
 {
     char layout[64] = "";
     const struct note *doubt = array->warnings;
@@ -160,13 +191,15 @@ static json_t *detail(const struct braid_array *array)
         "raid_disks", (json_int_t)array->shape.slot_count, "component_bytes",
         facts_bytes(array->shape.member_sectors), "array_bytes",
         array->geometry != NULL ? facts_bytes(array->geometry->volume_sectors) : json_null(),
-        "can_start", !array->refused, "degraded", (json_int_t)array->degraded);
+        "can_start", !array->refused, "degraded", (json_int_t)array_degraded(array));
     object = facts_update(object, metadata_facts(array));
     object = facts_update(
         object,
-        json_pack("{s:s, s:o, s:o, s:o, s:s, s:o, s:o}", "activity", activity(array), "in_doubt",
+        json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "activity", activity(array), "in_doubt",
                   doubt != NULL ? facts_text(doubt->text) : json_null(), "problems",
-                  notes(array->problems), "warnings", notes(array->warnings), "backend", "threads",
+                  notes(array->problems), "warnings",
+                  array->ios != NULL ? live_warnings(array) : notes(array->warnings), "backend",
+                  array->ios != NULL ? json_string(array->ios[0]->ops->name) : json_null(),
                   "members", members_by_slot(array), "missing_slots", missing_slots(array)));
     return object;
 }
@@ -179,7 +212,7 @@ int braid_detail(const char *const *members, size_t count, const struct braid_op
     const int result = array_assemble(members, count, options, false, &array, error);
     if (result < 0)
         return result;
-    json_t *object = detail(array);
+    json_t *object = detail_facts(array);
     braid_close(array);
     return facts_dump(object, json, error);
 }

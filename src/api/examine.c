@@ -72,7 +72,7 @@ static int examine_member(const char *text, const struct braid_options *options,
 {
     struct probe *parts = calloc(PARTITIONS_MAX, sizeof *parts);
     struct member *member;
-    struct probe probe;
+    struct probe probe = {0};
     int count = 0;
 
     if (parts == NULL)
@@ -81,6 +81,7 @@ static int examine_member(const char *text, const struct braid_options *options,
     if (result == 0)
         result = probe_member(member, &probe, err);
     if (result < 0) {
+        probe_clear(&probe);
         free(parts);
         return result;
     }

@@ -4,6 +4,7 @@
 #define API_INTERNAL_H
 
 #include <jansson.h>
+#include <stdatomic.h>
 
 #include "braid/braid.h"
 #include "engine/engine.h"
@@ -28,7 +29,7 @@ struct probe {
     uint32_t found_count;
 };
 
-/* Look for superblocks of all versions.  Takes the member over, also on failure.
+/* Look for superblocks of all versions.  *out has the member, also on failure, for probe_clear().
  * Returns 0 (also when there is none) or what reading said, with *err. */
 int probe_member(struct member *member, struct probe *out, struct braid_error *err);
 void probe_clear(struct probe *probe);
@@ -86,7 +87,7 @@ struct array_member {
     struct md_bad_block *bad_blocks; /* of the log; bad_block_count */
     int32_t bad_block_count;
     struct range_set bad; /* the same relative to the data area */
-    bool failed;          /* while the array was at work */
+    atomic_bool failed;   /* while the array was at work; or another has replaced it */
 };
 
 /* A sentence for people, in a list (notes.c). */
@@ -96,6 +97,13 @@ struct note {
 };
 
 void notes_free(struct note *list);
+
+/* A member that failed while the array was at work, and was left out since. */
+struct gone {
+    struct member *member; /* owned: nobody else is to use it */
+    uint32_t device_number;
+    uint32_t slot;
+};
 
 struct braid_array {
     struct braid_options options; /* callbacks and policies; no strings */
@@ -107,18 +115,26 @@ struct braid_array {
     struct md_assembly_member *assembly_members;
     struct geometry *geometry; /* NULL if it could not be made */
     struct shape shape;
-    uint32_t degraded; /* slots without an in-sync member */
-    bool in_doubt;     /* D6: computed data may be wrong somewhere */
+    bool redundant; /* copies or parity: there are superblocks to keep up to date */
+    bool in_doubt;  /* D6: computed data may be wrong somewhere */
     struct range_set untrusted;
     bool has_bitmap;       /* a usable one, for what is untrusted */
     bool refused;          /* it can't start */
     struct note *problems; /* why */
     struct note *warnings;
 
+    /* While it is at work. */
     struct plan_slot *slots;
     struct io *lower; /* under the overlay; NULL: there is none */
-    struct io *io;
+    struct io **ios;  /* of each lane */
+    uint32_t lane_count;
     struct engine *engine;
+    struct service *service; /* who drives the lanes; NULL: the caller the one there is */
+    struct control *control; /* NULL: none */
+    struct events *events;   /* NULL: nobody wants to know */
+    struct gone gone[GEOMETRY_SLOTS_MAX]; /* members that failed at work, until they are removed */
+    uint32_t gone_count;
+    atomic_bool failed; /* more is lost than the level bears: it takes no writes any more */
     bool counted; /* superblocks know that something was written, where that is all they know */
     bool stopped; /* for writing it is over */
 };
@@ -137,6 +153,15 @@ void note_problem(struct braid_array *array, const char *format, ...) BRAID_PRIN
  * meant or a member can't be read. */
 int array_assemble(const char *const *members, size_t count, const struct braid_options *options,
                    bool hold, struct braid_array **out, struct braid_error *err);
+/* The same from members that are open, and held if they are to be written to; not with --as.  On
+ * success the array has them, and options->missing counts for nothing.  On failure they stay the
+ * caller's, and *culprit is the one that could not be read, or UINT32_MAX. */
+int array_assemble_held(struct member *const *members, uint32_t count,
+                        const struct braid_options *options, struct braid_array **out,
+                        uint32_t *culprit, struct braid_error *err);
+/* Let `array`, which has come to rest, be what `fresh` is, which then is gone.  Members that fresh
+ * doesn't have are nobody's any more. */
+void array_take_over(struct braid_array *array, struct braid_array *fresh);
 /* Whether this version can write to it; if not, *err says why. */
 int array_check_writable(const struct braid_array *array, struct braid_error *err);
 /* Let the superblocks of members that are up to date say of the array what the newest one does:
@@ -145,6 +170,56 @@ void array_agree(struct md_super *const *supers, uint32_t count, const struct md
 
 const struct md_super *array_member_super(const struct array_member *member); /* or NULL */
 const char *array_member_name(const struct array_member *member);
+bool array_slot_in_sync(const struct braid_array *array, uint32_t slot);
+uint32_t array_degraded(const struct braid_array *array); /* slots without an in-sync member */
+/* Whether it is up to date, and is written to when the array is. */
+bool array_member_takes_part(const struct array_member *member);
+void array_warn(const struct braid_array *array, const char *text);
+
+/* ---- array_start.c: an assembled array comes to work ---- */
+
+/* Backends for array->lane_count lanes, and the engine.  Returns 0 or a negative errno with *err. */
+int array_start(struct braid_array *array, struct braid_error *err);
+/* The reverse, when nothing is under way; fine when it isn't at work. */
+void array_halt(struct braid_array *array);
+
+/* ---- array_read.c, array_write.c ---- */
+
+/* Whether the array's policy makes an error of it. */
+bool array_flaw_is_bad(const struct braid_array *array, enum engine_flaw flaw);
+/* In levels without redundancy superblocks know nothing of writes, and there is nothing to wait
+ * for.  But what was written must not be lost to an undo of what came before it: so they count an
+ * event for each opening in which something is.  Before each write. */
+int array_count_opening(struct braid_array *array);
+/* Flush, and have the array marked clean; the engine does nothing afterwards.  On the thread that
+ * drives lane 0. */
+int array_rest(struct braid_array *array);
+/* What is due to make the array whole.  A resync has no member.  Returns false if nothing is. */
+bool array_next_sweep(const struct braid_array *array, enum engine_sweep_kind *kind,
+                      uint32_t *io_member);
+void array_sweep_done(struct braid_array *array, enum engine_sweep_kind kind, uint32_t io_member);
+/* Nobody has it, or who had it failed. */
+bool array_slot_is_empty(const struct braid_array *array, uint32_t slot);
+
+/* ---- scrub.c ---- */
+
+/* What a scrub found, in terms of the array; *out points to ranges. */
+void array_mismatch(const struct braid_array *array, const struct engine_mismatch *found,
+                    struct braid_range ranges[GEOMETRY_SLOTS_MAX], struct braid_mismatch *out);
+
+/* ---- change_members.c ---- */
+
+/* The member that the user means: by name, or by slot.  NULL with *err. */
+struct array_member *array_find_member(struct braid_array *array, const char *text,
+                                       struct braid_error *err);
+/* Whether the array can do without it.  0 or -EINVAL with *err. */
+int array_check_fail(const struct braid_array *array, const struct array_member *subject,
+                     struct braid_error *err);
+
+/* ---- detail.c ---- */
+
+/* Schema braid.detail.1.  New reference. */
+json_t *detail_facts(const struct braid_array *array);
 
 /* ---- facts_json.c ---- */
 

@@ -21,10 +21,8 @@ int probe_member(struct member *member, struct probe *out, struct braid_error *e
 
     *out = (struct probe){.member = member};
     out->found = calloc(MD_VERSION_COUNT, sizeof *out->found);
-    if (out->found == NULL) {
-        probe_clear(out);
+    if (out->found == NULL)
         return error_set(err, -ENOMEM, "no memory");
-    }
     const uint64_t member_sectors = member->length_bytes / 512;
     for (uint32_t version = 0; version < MD_VERSION_COUNT; version++) {
         struct found *found = &out->found[out->found_count];
@@ -32,12 +30,9 @@ int probe_member(struct member *member, struct probe *out, struct braid_error *e
         if (!md_super_sector((enum md_version)version, member_sectors, &sector))
             continue;
         const int result = member_read(member, bytes, sizeof bytes, sector * 512);
-        if (result < 0) {
-            error_set(err, result, "%s: cannot be read at sector %llu: %s", member->name,
-                      (unsigned long long)sector, strerror(-result));
-            probe_clear(out);
-            return result;
-        }
+        if (result < 0)
+            return error_set(err, result, "%s: cannot be read at sector %llu: %s", member->name,
+                             (unsigned long long)sector, strerror(-result));
         found->result = md_super_decode((enum md_version)version, bytes, sector, member_sectors,
                                         &found->super, &found->error);
         if (found->result != -ENODATA)
@@ -194,11 +189,13 @@ int probe_partitions(const struct member *disk, bool shared, struct probe *out,
         return error_set(err, -ENOMEM, "no memory");
     const int count = partitions_list(disk->fd, disk->offset_bytes, disk->length_bytes, partitions);
     for (int i = 0; i < count; i++) {
-        struct member *member;
+        struct member *member = NULL;
         int result = member_open_partition(disk, partitions[i].number, shared, &member, err);
         if (result == 0)
             result = probe_member(member, &out[found], err);
         if (result < 0) {
+            if (member != NULL)
+                probe_clear(&out[found]);
             while (found > 0)
                 probe_clear(&out[--found]);
             found = result;

@@ -39,11 +39,10 @@ static size_t row_ranges(const struct geometry *g, const struct engine_mismatch 
     return count;
 }
 
-static void on_mismatch(struct engine_sweep *sweep, const struct engine_mismatch *found)
+void array_mismatch(const struct braid_array *array, const struct engine_mismatch *found,
+                    struct braid_range ranges[GEOMETRY_SLOTS_MAX], struct braid_mismatch *out)
 {
-    struct scrub *scrub = scrub_of(sweep);
-    const struct geometry *g = scrub->array->geometry;
-    struct braid_range ranges[GEOMETRY_SLOTS_MAX];
+    const struct geometry *g = array->geometry;
     struct braid_mismatch mismatch = {
         .bytes = found->sectors * 512,
         .ranges = ranges,
@@ -63,10 +62,20 @@ static void on_mismatch(struct engine_sweep *sweep, const struct engine_mismatch
             [PLAN_ROLE_P] = BRAID_PART_P,
             [PLAN_ROLE_Q] = BRAID_PART_Q,
         };
-        mismatch.suspect = array_member_name(&scrub->array->members[found->suspect_io_member]);
+        mismatch.suspect = array_member_name(&array->members[found->suspect_io_member]);
         mismatch.suspect_slot = found->suspect_slot;
         mismatch.suspect_part = parts[found->suspect_role];
     }
+    *out = mismatch;
+}
+
+static void on_mismatch(struct engine_sweep *sweep, const struct engine_mismatch *found)
+{
+    const struct scrub *scrub = scrub_of(sweep);
+    struct braid_range ranges[GEOMETRY_SLOTS_MAX];
+    struct braid_mismatch mismatch;
+
+    array_mismatch(scrub->array, found, ranges, &mismatch);
     scrub->calls->mismatch(scrub->calls->context, &mismatch);
 }
 
@@ -111,10 +120,12 @@ int braid_scrub(struct braid_array *array, uint64_t offset, uint64_t bytes, bool
         return -EINVAL;
     if (repair && !array->options.writable)
         return -EROFS;
+    if (array->service != NULL)
+        return -EBUSY;
     if (bytes == 0)
         return 0;
     engine_sweep(array->engine, 0, &scrub.sweep);
     while (!scrub.done)
-        (void)io_run(array->io, IO_NEVER);
+        (void)io_run(array->ios[0], IO_NEVER);
     return 0;
 }

@@ -369,16 +369,21 @@ static int verify(const struct change *change, struct braid_error *err)
     return 0;
 }
 
+int change_apply_unsaved(struct change *change, struct braid_error *err)
+{
+    int result = write_all(change, STEP_BETWEEN, err);
+
+    if (result == 0)
+        result = write_all(change, STEP_AFTER, err);
+    return result == 0 ? verify(change, err) : result;
+}
+
 int change_apply(struct change *change, const char *directory, struct braid_error *err)
 {
     int result = save(change, directory, err);
     if (result < 0)
         return result;
-    result = write_all(change, STEP_BETWEEN, err);
-    if (result == 0)
-        result = write_all(change, STEP_AFTER, err);
-    if (result == 0)
-        result = verify(change, err);
+    result = change_apply_unsaved(change, err);
     if (result < 0 && err != NULL) {
         char text[BRAID_ERROR_BYTES];
         memcpy(text, err->text, sizeof text);

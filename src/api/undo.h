@@ -41,6 +41,10 @@ int change_prepare(struct change *change, struct braid_error *err);
  * negative errno with *err; change->undo_path is set if anything may have been written. */
 int change_apply(struct change *change, const char *directory, struct braid_error *err);
 
+/* The same without saving, for an array that is at work: what is written to it next would make
+ * undoing impossible anyway. */
+int change_apply_unsaved(struct change *change, struct braid_error *err);
+
 /* The writes as JSON, for people: member, what, offset_bytes, bytes. */
 json_t *change_facts(const struct change *change);
 

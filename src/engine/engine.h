@@ -39,8 +39,8 @@ enum engine_notice_kind {
 
 struct engine_notice {
     enum engine_notice_kind kind;
-    uint32_t io_member;     /* of ENGINE_ARRAY_FAILED: whose failure was too much */
-    int error;              /* negative errno of the I/O that told; 0 for MENDED */
+    uint32_t io_member; /* of ENGINE_ARRAY_FAILED: whose failure was too much */
+    int error; /* negative errno of the I/O that told; -ECANCELED: engine_fail(); 0 for MENDED */
     uint64_t member_sector; /* of a range: from the start of the member's data area */
     uint64_t sectors;
 };
@@ -187,6 +187,9 @@ void engine_write(struct engine *engine, uint32_t lane, struct engine_write *wri
 void engine_flush(struct engine *engine, uint32_t lane, struct engine_flush *flush);
 /* One at a time on a lane; all but CHECK need `writable`. */
 void engine_sweep(struct engine *engine, uint32_t lane, struct engine_sweep *sweep);
+/* The member isn't to be used any more; on the thread of lane 0.  A flush that is submitted on it
+ * afterwards is done when superblocks say so. */
+void engine_fail(struct engine *engine, uint32_t io_member);
 /* Flush, mark the array clean, and stop.  Nothing else may be under way, nor start later. */
 void engine_stop(struct engine *engine, struct engine_stop *stop);
 

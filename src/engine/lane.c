@@ -592,6 +592,11 @@ void engine_flush(struct engine *engine, uint32_t lane, struct engine_flush *flu
     lane_flush(&engine->lanes[lane], flush);
 }
 
+void engine_fail(struct engine *engine, uint32_t io_member)
+{
+    lane_member_failed(&engine->lanes[0], io_member, -ECANCELED);
+}
+
 /* ---- life ---- */
 
 static int create_task(struct lane *lane, struct task *task, struct list_node *home)

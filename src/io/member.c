@@ -215,6 +215,40 @@ int member_open_writable(const char *text, struct member **out, struct braid_err
     return result;
 }
 
+int member_adopt(int fd, const struct member_passed *passed, struct member **out,
+                 struct braid_error *err)
+{
+    const struct member_spec spec = {.offset_bytes = passed->offset_bytes,
+                                     .length_bytes = passed->length_bytes};
+    struct member *member = calloc(1, sizeof *member);
+    int result = 0;
+
+    if (member == NULL) {
+        (void)close(fd);
+        return error_set(err, -ENOMEM, "no memory");
+    }
+    member->fd = fd;
+    member->name = strdup(passed->name);
+    if (passed->path != NULL)
+        member->path = strdup(passed->path);
+    member->writable = true;
+    if (member->name == NULL || (passed->path != NULL && member->path == NULL))
+        result = error_set(err, -ENOMEM, "no memory");
+    else if ((fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDWR)
+        result = error_set(err, -EBADF, "isn't open for reading and writing");
+    if (result == 0)
+        result = measure(member, err);
+    if (result == 0)
+        result = choose_range(member, &spec, err);
+    if (result < 0) {
+        error_prefix(err, passed->name);
+        member_close(member);
+        return result;
+    }
+    *out = member;
+    return 0;
+}
+
 int member_open_partition(const struct member *disk, uint32_t partition, bool shared,
                           struct member **out, struct braid_error *err)
 {
@@ -322,4 +356,21 @@ int member_find_nonzero(const struct member *member, uint64_t offset, uint64_t b
     }
     free(buffer);
     return result;
+}
+
+bool member_overlaps(const struct member *a, const struct member *b)
+{
+    return a->device == b->device && a->inode == b->inode &&
+           a->offset_bytes < b->offset_bytes + b->length_bytes &&
+           b->offset_bytes < a->offset_bytes + a->length_bytes;
+}
+
+bool member_punches(const struct member *member)
+{
+    /* Behind the end, where there is nothing that could be lost. */
+    const uint64_t behind = (member->device_bytes / 4096 + 2) * 4096;
+
+    return member->writable && !member->block_device &&
+           fallocate(member->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)behind, 4096) ==
+               0;
 }

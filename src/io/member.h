@@ -63,6 +63,20 @@ int member_open(const char *text, bool shared, struct member **out, struct braid
  * Arguments and errors as for member_open(); -EBUSY also when somebody reads it. */
 int member_open_writable(const char *text, struct member **out, struct braid_error *err);
 
+/* What is told of a member that another process has opened, and holds. */
+struct member_passed {
+    const char *name;
+    const char *path; /* as in struct member; NULL: none */
+    uint64_t offset_bytes;
+    uint64_t length_bytes; /* 0: up to the end */
+};
+
+/* A member from a descriptor that another process has opened for writing, with the lock that belongs
+ * to it.  Takes fd over, also on failure.  Errors as for member_open(); -EBADF for what can't be
+ * written to. */
+int member_adopt(int fd, const struct member_passed *passed, struct member **out,
+                 struct braid_error *err);
+
 /* The partition of an already open whole member, as a member of its own. */
 int member_open_partition(const struct member *disk, uint32_t partition, bool shared,
                           struct member **out, struct braid_error *err);
@@ -77,6 +91,12 @@ int member_read(const struct member *member, void *buffer, uint64_t bytes, uint6
  * Both return 0 or a negative errno. */
 int member_write(const struct member *member, const void *buffer, uint64_t bytes, uint64_t offset);
 int member_sync(const struct member *member);
+
+/* Whether the two have bytes in common: the same file, and ranges in it that overlap. */
+bool member_overlaps(const struct member *a, const struct member *b);
+
+/* Whether zeros can be written to it as a hole: true for a file whose file system does that. */
+bool member_punches(const struct member *member);
 
 /* What libblkid finds on the member that would be overwritten: a file system, a partition table,
  * RAID metadata.  Fills `what` ("ext4 file system, label data") and returns 1; 0 if there is

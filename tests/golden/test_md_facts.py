@@ -571,7 +571,7 @@ def compare_detail(to, case, facts, examined, paths, output, name):
     to.equal(found["can_start"], not refused, "can_start")
     to.equal(len(found["problems"]) > 0, refused, "problems")
     to.equal(found["in_doubt"] is not None, name in IN_DOUBT, "in_doubt")
-    to.equal(found["backend"], "threads", "backend")
+    to.equal(found["backend"], None, "backend (it does nothing)")
     to.equal(found["degraded"], facts.get("degraded", 0), "degraded (case)")
     to.equal(found["consistency_policy"], facts["consistency_policy"], "policy (case)")
     compare_activity(to, found, facts, text, examined)

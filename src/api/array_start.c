@@ -147,6 +147,7 @@ static bool note_absent(const struct braid_array *array, struct engine_super *su
     for (uint32_t number = 0; number < newest->role_count; number++) {
         const uint32_t role = md_role(newest, number);
         bool present = role >= newest->raid_disks;
+        any = any || role == MD_ROLE_FAULTY;
         for (uint32_t i = 0; i < array->member_count; i++)
             present = present || (supers[i].present && supers[i].super.device_number == number);
         any = any || !present;

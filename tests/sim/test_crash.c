@@ -100,10 +100,12 @@ TEST(no_crash_and_no_failure_breaks_an_invariant)
 TEST(what_failed_once_holds)
 {
     static const uint64_t seeds[] = {
-        1023,     /* bytes in doubt beside new ones became data */
-        1662,     /* who was lost was one event behind */
-        5512,     /* a replacement that was away was one event behind */
-        50011612, /* a replacement and one that came back claimed the same slot */
+        1023,            /* bytes in doubt beside new ones became data */
+        1662,            /* who was lost was one event behind */
+        5512,            /* a replacement that was away was one event behind */
+        251867764328392, /* a spare that didn't know its slot yet was noted as in sync there */
+        251867764283204, /* who had failed before was one event behind, for a crash between */
+        50011612,        /* a replacement and one that came back claimed the same slot */
     };
 
     for (size_t i = 0; i < ARRAY_COUNT(seeds); i++)

@@ -506,7 +506,9 @@ static void prepare_supers(struct world *w)
     }
     array_agree(list, count, newest);
     for (uint32_t number = 0; number < newest->role_count; number++) {
-        bool present = md_role(newest, number) >= newest->raid_disks;
+        const uint32_t role = md_role(newest, number);
+        bool present = role >= newest->raid_disks;
+        w->lost = w->lost || role == MD_ROLE_FAULTY;
         for (uint32_t i = 0; i < count; i++)
             present = present || list[i]->device_number == number;
         w->lost = w->lost || !present;

@@ -41,6 +41,10 @@ extern const struct command command_read;
 extern const struct command command_write;
 extern const struct command command_rebuild;
 extern const struct command command_scrub;
+extern const struct command command_serve;
+extern const struct command command_status;
+extern const struct command command_monitor;
+extern const struct command command_stop;
 
 /* Options that say how to open an array; see open_option(). */
 struct open_options {
@@ -56,6 +60,7 @@ enum {
     OPTION_MISSING,
     OPTION_SHARED,
     OPTION_TIMEOUT,
+    OPTION_RUNTIME,
     OPTION_COMMAND, /* first value for a command's own options */
 };
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* cmd_change.c - braid add, fail, remove and replace: who is in an array that nobody uses. */
+/* cmd_change.c - braid add, fail, remove and replace: who is in an array, at rest or served. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/served.h"
 
 enum {
     OPTION_MEMBER = OPTION_COMMAND, /* --member, or add's --new */
@@ -60,6 +60,38 @@ static int change(const struct braid_change_options *options, char **members, in
     return EXIT_DONE;
 }
 
+/* The server does it, with requests under way. */
+static int change_served(const char *name, const struct braid_change_options *options,
+                         const char *operand, bool as_json)
+{
+    char *member = served_member(options->member);
+    char *newcomer = options->new_member != NULL ? served_member(options->new_member) : NULL;
+    const bool adds = options->change == BRAID_ADD;
+    json_t *answer = NULL;
+
+    if (options->dry_run) {
+        complain("%s: --dry-run is for arrays at rest", name);
+        free(member);
+        return EXIT_USAGE;
+    }
+    json_t *request = json_pack("{s:s, s:o, s:b}", "cmd", name, "member", text_fact(member),
+                                "force", options->force);
+    if (newcomer != NULL)
+        (void)json_object_set_new(request, "new", text_fact(newcomer));
+    const int code = served_ask(operand, request, adds ? member : newcomer, &answer);
+    if (code == EXIT_DONE && as_json) {
+        (void)json_dumpf(answer, stdout, JSON_INDENT(2));
+        (void)printf("\n");
+    } else if (code == EXIT_DONE) {
+        (void)printf("%s: %s%s%s\n", name, member, newcomer != NULL ? " by " : "",
+                     newcomer != NULL ? newcomer : "");
+    }
+    json_decref(answer);
+    free(member);
+    free(newcomer);
+    return code;
+}
+
 static int run(const char *name, enum braid_change kind, int argc, char **argv)
 {
     const bool brings_new = kind == BRAID_ADD || kind == BRAID_REPLACE;
@@ -68,6 +100,7 @@ static int run(const char *name, enum braid_change kind, int argc, char **argv)
         {"dry-run",                            no_argument,       NULL, OPTION_DRY_RUN },
         {"json",                               no_argument,       NULL, OPTION_JSON    },
         {"undo-dir",                           required_argument, NULL, OPTION_UNDO_DIR},
+        RUNTIME_LONG_OPTION,
  /* last, for not all have them: a name that is NULL ends the list */
         {brings_new ? "force" : NULL,          no_argument,       NULL, OPTION_FORCE   },
         {kind == BRAID_REPLACE ? "new" : NULL, required_argument, NULL, OPTION_NEW     },
@@ -76,6 +109,7 @@ static int run(const char *name, enum braid_change kind, int argc, char **argv)
     struct braid_change_options options = {.change = kind};
     char command[16];
     bool as_json = false;
+    bool bad;
     int option;
 
     (void)snprintf(command, sizeof command, "%s ", name);
@@ -99,6 +133,9 @@ static int run(const char *name, enum braid_change kind, int argc, char **argv)
         case OPTION_UNDO_DIR:
             options.undo_directory = optarg;
             break;
+        case OPTION_RUNTIME:
+            served_directory(optarg);
+            break;
         default:
             return usage(command);
         }
@@ -115,10 +152,15 @@ static int run(const char *name, enum braid_change kind, int argc, char **argv)
         complain("%s: no member of the array is given", name);
         return usage(command);
     }
-    return change(&options, argv + optind, argc - optind, as_json);
+    const bool served = is_served(argc, argv, optind, &bad);
+    if (bad)
+        return usage(command);
+    return served ? change_served(name, &options, argv[optind], as_json)
+                  : change(&options, argv + optind, argc - optind, as_json);
 }
 
 #define CHANGE_HELP                                                                                \
+    RUNTIME_HELP                                                                                   \
     "  --dry-run           say what would be written, and write nothing\n"                         \
     "  --undo-dir DIR      where to save what is overwritten\n"                                    \
     "  --json              one JSON object (docs/schema/change.schema.json)\n\n"                   \
@@ -131,8 +173,8 @@ static int run_add(int argc, char **argv)
 
 const struct command command_add = {
     .name = "add",
-    .summary = "add a spare to an array that nobody uses",
-    .help = "usage: braid add --new MEMBER [OPTIONS] MEMBER...\n\n"
+    .summary = "add a spare to an array",
+    .help = "usage: braid add --new MEMBER [OPTIONS] MEMBER... | :NAME\n\n"
             "Makes MEMBER a spare of the array that the others make.  A spare takes over with the\n"
             "first writer that rebuilds.  What is overwritten is saved for `braid undo`.\n\n"
             "  --new MEMBER        the member that joins\n"
@@ -147,8 +189,8 @@ static int run_fail(int argc, char **argv)
 
 const struct command command_fail = {
     .name = "fail",
-    .summary = "mark a member of an array that nobody uses as failed",
-    .help = "usage: braid fail --member MEMBER|slot=N [OPTIONS] MEMBER...\n\n"
+    .summary = "mark a member of an array as failed",
+    .help = "usage: braid fail --member MEMBER|slot=N [OPTIONS] MEMBER... | :NAME\n\n"
             "Tells the other members that this one has failed.  It isn't written to, and neither\n"
             "braid nor the kernel takes it as fresh from then on.\n\n"
             "  --member MEMBER     one of the members given, or slot=N\n" CHANGE_HELP,
@@ -162,8 +204,8 @@ static int run_remove(int argc, char **argv)
 
 const struct command command_remove = {
     .name = "remove",
-    .summary = "remove a spare or a failed member from an array that nobody uses",
-    .help = "usage: braid remove --member MEMBER [OPTIONS] MEMBER...\n\n"
+    .summary = "remove a spare or a failed member from an array",
+    .help = "usage: braid remove --member MEMBER [OPTIONS] MEMBER... | :NAME\n\n"
             "Takes a spare or a failed member out of the array.  The superblock of a spare is\n"
             "cleared, so that it doesn't come back by itself.\n\n"
             "  --member MEMBER     one of the members given\n" CHANGE_HELP,
@@ -178,7 +220,8 @@ static int run_replace(int argc, char **argv)
 const struct command command_replace = {
     .name = "replace",
     .summary = "let a new member take the place of one that still works",
-    .help = "usage: braid replace --member MEMBER|slot=N --new MEMBER [OPTIONS] MEMBER...\n\n"
+    .help = "usage: braid replace --member MEMBER|slot=N --new MEMBER [OPTIONS] MEMBER... |\n"
+            "                     :NAME\n\n"
             "Gives the member of a slot a successor.  Both are written to from then on, and\n"
             "`braid rebuild` fills the new one; then the old one is failed.  So redundancy is\n"
             "never less than it was.  What is overwritten is saved for `braid undo`.\n\n"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/served.h"
 
 enum { OPTION_JSON = OPTION_COMMAND, OPTION_MDADM };
 
@@ -99,6 +99,23 @@ static int judge(const json_t *root)
     return EXIT_DONE;
 }
 
+/* The array that members make.  Returns 0 with *root, or the exit code. */
+static int look(char **members, int count, const struct open_options *open, json_t **root)
+{
+    struct braid_error error;
+    char *json;
+
+    const int result =
+        braid_detail((const char *const *)members, (size_t)count, &open->braid, &json, &error);
+    if (result < 0) {
+        complain("%s", error.text);
+        return exit_code_of_detail(result);
+    }
+    *root = json_loads(json, 0, NULL);
+    braid_free(json);
+    return EXIT_DONE;
+}
+
 static int run(int argc, char **argv)
 {
     static const struct option options[] = {
@@ -106,13 +123,14 @@ static int run(int argc, char **argv)
         {"mdadm", no_argument, NULL, OPTION_MDADM},
         OPEN_LONG_OPTIONS,
         SHARED_LONG_OPTION,
+        RUNTIME_LONG_OPTION,
         {NULL,    0,           NULL, 0           },
     };
     struct open_options open;
-    struct braid_error error;
     bool as_json = false;
     bool as_mdadm = false;
-    char *json;
+    bool bad;
+    json_t *root;
     int option;
     int code = EXIT_USAGE;
 
@@ -132,23 +150,23 @@ static int run(int argc, char **argv)
         (void)usage("detail ");
         goto out;
     }
-    const int result = braid_detail((const char *const *)argv + optind, (size_t)(argc - optind),
-                                    &open.braid, &json, &error);
-    if (result < 0) {
-        complain("%s", error.text);
-        code = exit_code_of_detail(result);
+    const bool served = is_served(argc, argv, optind, &bad);
+    if (bad)
         goto out;
-    }
-    json_t *root = json_loads(json, 0, NULL);
-    if (as_json)
-        (void)printf("%s\n", json);
-    else if (as_mdadm)
+    code = served ? served_ask(argv[optind], json_pack("{s:s}", "cmd", "detail"), NULL, &root)
+                  : look(argv + optind, argc - optind, &open, &root);
+    if (code != EXIT_DONE)
+        goto out;
+    if (as_json) {
+        (void)json_dumpf(root, stdout, JSON_INDENT(2));
+        (void)printf("\n");
+    } else if (as_mdadm) {
         mdadm_detail(root);
-    else
+    } else {
         print_human(root);
+    }
     code = judge(root);
     json_decref(root);
-    braid_free(json);
 out:
     open_options_free(&open);
     return code;
@@ -157,13 +175,15 @@ out:
 const struct command command_detail = {
     .name = "detail",
     .summary = "the array that the members make, and whether it can be read",
-    .help = "usage: braid detail [--json | --mdadm] [OPTIONS] MEMBER...\n\n"
-            "Assembles the members, in any order, and tells what they make: level and layout,\n"
-            "who is in which slot, who is missing, out of date or being rebuilt, what is in\n"
-            "doubt.  Nothing is written.\n\n"
-            "  --json              one JSON object (docs/schema/detail.schema.json)\n"
-            "  --mdadm             in the form of `mdadm --detail`\n" OPEN_HELP SHARED_HELP "\n"
-            "exit codes: 0 fine, 3 degraded or in doubt, 4 can't start, 1 a member can't be\n"
-            "read, 2 usage, 6 somebody is writing to a member\n",
+    .help =
+        "usage: braid detail [--json | --mdadm] [OPTIONS] MEMBER... | :NAME\n\n"
+        "Assembles the members, in any order, and tells what they make: level and layout,\n"
+        "who is in which slot, who is missing, out of date or being rebuilt, what is in\n"
+        "doubt.  Nothing is written.\n\n"
+        "  --json              one JSON object (docs/schema/detail.schema.json)\n"
+        "  --mdadm             in the form of `mdadm --detail`\n" OPEN_HELP SHARED_HELP RUNTIME_HELP
+        "\n"
+        "exit codes: 0 fine, 3 degraded or in doubt, 4 can't start, 1 a member can't be\n"
+        "read, 2 usage, 6 somebody is writing to a member\n",
     .run = run,
 };

@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/served.h"
 
 enum {
     OPTION_OFFSET = OPTION_COMMAND,
@@ -206,6 +207,7 @@ static bool parse(struct reading *reading, int argc, char **argv)
         {"force",  no_argument,       NULL, OPTION_FORCE },
         {"quiet",  no_argument,       NULL, OPTION_QUIET },
         OPEN_LONG_OPTIONS,
+        RUNTIME_LONG_OPTION,
         SHARED_LONG_OPTION,
         {NULL,     0,                 NULL, 0            },
     };
@@ -261,6 +263,10 @@ static int run(int argc, char **argv)
     if (!parse(&reading, argc, argv)) {
         open_options_free(&reading.open);
         return usage("read ");
+    }
+    if (argv[optind][0] == ':') {
+        open_options_free(&reading.open);
+        return served_elsewhere("read", argv[optind]);
     }
     const int result = braid_open((const char *const *)argv + optind, (size_t)(argc - optind),
                                   &reading.open.braid, &array, &error);

@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "cli/progress.h"
+#include "cli/served.h"
 
 enum {
     OPTION_FORCE = OPTION_COMMAND,
@@ -164,6 +165,7 @@ static bool parse(struct rebuilding *rebuilding, int argc, char **argv)
         {"quiet",     no_argument,       NULL, OPTION_QUIET},
         {"speed-max", required_argument, NULL, OPTION_SPEED},
         OPEN_LONG_OPTIONS,
+        RUNTIME_LONG_OPTION,
         {NULL,        0,                 NULL, 0           },
     };
     bool good = true;
@@ -196,12 +198,49 @@ static bool parse(struct rebuilding *rebuilding, int argc, char **argv)
     return true;
 }
 
+/* The server does it; we watch. */
+static int rebuild_served(const struct rebuilding *rebuilding, const char *operand)
+{
+    json_t *answer = NULL;
+    json_t *status = NULL;
+
+    catch_interrupts();
+    int code = EXIT_DONE;
+    if (rebuilding->bytes_per_s_max > 0)
+        code = served_ask(operand,
+                          json_pack("{s:s, s:I}", "cmd", "limits", "bytes_per_s_max",
+                                    (json_int_t)rebuilding->bytes_per_s_max),
+                          NULL, &answer);
+    json_decref(answer);
+    answer = NULL;
+    if (code == EXIT_DONE)
+        code = served_ask(operand, json_pack("{s:s}", "cmd", "rebuild"), NULL, &answer);
+    json_decref(answer);
+    if (code == EXIT_DONE)
+        code = served_wait(operand, rebuilding->quiet, &status);
+    if (code == EXIT_INTERRUPTED)
+        complain("the server goes on with it");
+    if (code == EXIT_DONE) {
+        if (rebuilding->as_json) {
+            (void)json_dumpf(status, stdout, JSON_INDENT(2));
+            (void)printf("\n");
+        } else {
+            (void)printf("%s: %s [%s]\n", operand, text_of(status, "state"),
+                         text_of(status, "slots"));
+        }
+        code = strcmp(text_of(status, "state"), "optimal") == 0 ? EXIT_DONE : EXIT_FAILED;
+    }
+    json_decref(status);
+    return code;
+}
+
 static int run(int argc, char **argv)
 {
     struct rebuilding rebuilding = {
         .steps = json_array(), .empty_slots = json_array(), .warnings = json_array()};
     struct braid_array *array;
     struct braid_error error;
+    bool bad;
     int code;
 
     open_options_init(&rebuilding.open, argc);
@@ -211,6 +250,10 @@ static int run(int argc, char **argv)
     rebuilding.open.braid.context = &rebuilding;
     if (!parse(&rebuilding, argc, argv)) {
         code = usage("rebuild ");
+        goto out;
+    }
+    if (is_served(argc, argv, optind, &bad)) {
+        code = bad ? usage("rebuild ") : rebuild_served(&rebuilding, argv[optind]);
         goto out;
     }
     const int result = braid_open((const char *const *)argv + optind, (size_t)(argc - optind),
@@ -235,7 +278,7 @@ const struct command command_rebuild = {
     .name = "rebuild",
     .summary = "resync, and rebuild missing members onto spares",
     .help =
-        "usage: braid rebuild [OPTIONS] MEMBER...\n\n"
+        "usage: braid rebuild [OPTIONS] MEMBER... | :NAME\n\n"
         "Makes the array that the members make whole again: after a crash, or for the first\n"
         "time, lets parity or copies agree with the data; lets spares (see `braid add`) take\n"
         "the slots of missing members, and fills them; goes on where a rebuild was left.\n"
@@ -244,7 +287,7 @@ const struct command command_rebuild = {
         "                      so that part of what is rebuilt is in doubt\n"
         "  --json              one JSON object (docs/schema/rebuild.schema.json)\n"
         "  --speed-max SIZE    at most so many bytes of each member a second (10M)\n"
-        "  --quiet             no progress\n" OPEN_HELP "\n"
+        "  --quiet             no progress\n" OPEN_HELP RUNTIME_HELP "\n"
         "exit codes: 0 the array is whole, 1 something could not be rebuilt, or a slot has no\n"
         "member, 2 usage, 6 refused (somebody uses a member, data is in doubt), 130 interrupted\n",
     .run = run,

@@ -7,6 +7,7 @@
 
 #include "cli/cli.h"
 #include "cli/progress.h"
+#include "cli/served.h"
 
 enum {
     OPTION_JSON = OPTION_COMMAND,
@@ -221,6 +222,7 @@ static bool parse(struct scrubbing *scrubbing, int argc, char **argv)
         {"speed-max", required_argument, NULL, OPTION_SPEED },
         OPEN_LONG_OPTIONS,
         SHARED_LONG_OPTION,
+        RUNTIME_LONG_OPTION,
         {NULL,        0,                 NULL, 0            },
     };
     bool good = true;
@@ -256,11 +258,62 @@ static bool parse(struct scrubbing *scrubbing, int argc, char **argv)
     return true;
 }
 
+static void print_served(const json_t *scrub)
+{
+    size_t index;
+    const json_t *range;
+
+    json_array_foreach(json_object_get(scrub, "ranges"), index, range)(void) printf(
+        "mismatch: bytes %lld to %lld of the array\n", (long long)number_of(range, "offset_bytes"),
+        (long long)(number_of(range, "offset_bytes") + number_of(range, "bytes") - 1));
+    if (number_of(scrub, "mismatches") > 0)
+        (void)printf("%lld mismatches, %lld bytes of each member in all; %lld repaired\n",
+                     (long long)number_of(scrub, "mismatches"),
+                     (long long)number_of(scrub, "mismatch_bytes"),
+                     (long long)number_of(scrub, "repaired"));
+    else
+        (void)printf("no mismatch\n");
+}
+
+/* The server does it; we watch. */
+static int scrub_served(const struct scrubbing *scrubbing, const char *operand)
+{
+    json_t *answer = NULL;
+    json_t *status = NULL;
+
+    catch_interrupts();
+    int code =
+        served_ask(operand, json_pack("{s:s, s:b}", "cmd", "scrub", "repair", scrubbing->repair),
+                   NULL, &answer);
+    json_decref(answer);
+    if (code == EXIT_DONE)
+        code = served_wait(operand, scrubbing->quiet, &status);
+    if (code == EXIT_INTERRUPTED)
+        complain("the server goes on with it");
+    if (code == EXIT_DONE) {
+        const json_t *scrub = json_object_get(status, "last_scrub");
+        if (scrubbing->as_json) {
+            (void)json_dumpf(status, stdout, JSON_INDENT(2));
+            (void)printf("\n");
+        } else {
+            print_served(scrub);
+        }
+        if (number_of(scrub, "repaired") < number_of(scrub, "mismatches"))
+            code = EXIT_DIFFERS;
+        else if (strcmp(text_of(scrub, "result"), "done") != 0 ||
+                 number_of(scrub, "unchecked_bytes") > 0)
+            code = EXIT_FAILED;
+    }
+    json_decref(status);
+    return code;
+}
+
 static int run(int argc, char **argv)
 {
     struct scrubbing scrubbing = {.warnings = json_array(), .mismatches = json_array()};
     struct braid_array *array;
     struct braid_error error;
+    bool bad;
     int code;
 
     open_options_init(&scrubbing.open, argc);
@@ -268,6 +321,10 @@ static int run(int argc, char **argv)
     scrubbing.open.braid.context = &scrubbing;
     if (!parse(&scrubbing, argc, argv)) {
         code = usage("scrub ");
+        goto out;
+    }
+    if (is_served(argc, argv, optind, &bad)) {
+        code = bad ? usage("scrub ") : scrub_served(&scrubbing, argv[optind]);
         goto out;
     }
     const int result = braid_open((const char *const *)argv + optind, (size_t)(argc - optind),
@@ -291,7 +348,7 @@ out:
 const struct command command_scrub = {
     .name = "scrub",
     .summary = "whether data and parity, or copies, agree",
-    .help = "usage: braid scrub [OPTIONS] MEMBER...\n\n"
+    .help = "usage: braid scrub [OPTIONS] MEMBER... | :NAME\n\n"
             "Reads all of the array that the members make and compares data with parity (levels\n"
             "4, 5, 6) or copies with each other (1, 10).  Tells where they don't agree, as\n"
             "ranges of the array, and which member is the wrong one where that can be known.\n"
@@ -301,7 +358,7 @@ const struct command command_scrub = {
             "  --force             repair though the array was degraded and not stopped cleanly\n"
             "  --speed-max SIZE    at most so many bytes of each member a second (10M)\n"
             "  --json              one JSON object (docs/schema/scrub.schema.json)\n"
-            "  --quiet             no progress\n" OPEN_HELP SHARED_HELP "\n"
+            "  --quiet             no progress\n" OPEN_HELP SHARED_HELP RUNTIME_HELP "\n"
             "exit codes: 0 all agrees, or was repaired, 5 mismatches, 1 something could not be\n"
             "read or compared, 2 usage, 6 refused (somebody uses a member, data is in doubt), 130\n"
             "interrupted\n",

@@ -10,6 +10,7 @@
 
 #include "cli/cli.h"
 #include "cli/progress.h"
+#include "cli/served.h"
 
 enum {
     OPTION_OFFSET = OPTION_COMMAND,
@@ -157,6 +158,7 @@ static bool parse(struct writing *writing, int argc, char **argv)
         {"force",  no_argument,       NULL, OPTION_FORCE },
         {"quiet",  no_argument,       NULL, OPTION_QUIET },
         OPEN_LONG_OPTIONS,
+        RUNTIME_LONG_OPTION,
         {NULL,     0,                 NULL, 0            },
     };
     bool good = true;
@@ -225,10 +227,12 @@ static int run(int argc, char **argv)
     writing.open.braid.writable = true;
     writing.open.braid.warn = on_warn;
     writing.open.braid.context = &writing;
-    if (parse(&writing, argc, argv))
-        code = open_and_write(&writing, argv + optind, argc - optind);
-    else
+    if (!parse(&writing, argc, argv))
         code = usage("write ");
+    else if (argv[optind][0] == ':')
+        code = served_elsewhere("write", argv[optind]);
+    else
+        code = open_and_write(&writing, argv + optind, argc - optind);
     if (writing.input > STDIN_FILENO)
         (void)close(writing.input);
     open_options_free(&writing.open);

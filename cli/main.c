@@ -7,12 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/served.h"
 
 static const struct command *const commands[] = {
     &command_examine, &command_detail,  &command_read,    &command_write,
     &command_scrub,   &command_rebuild, &command_create,  &command_add,
     &command_fail,    &command_remove,  &command_replace, &command_undo,
+    &command_serve,   &command_status,  &command_monitor, &command_stop,
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
@@ -88,6 +89,9 @@ bool open_option(struct open_options *options, int option, const char *argument)
         complain("--io-timeout %s: expected seconds, 1 to 1000000", argument);
         return false;
     }
+    case OPTION_RUNTIME:
+        served_directory(argument);
+        return true;
     default:
         return false; /* getopt has said what was wrong */
     }
@@ -113,10 +117,11 @@ static void print_help(FILE *out)
         "\n"
         "A MEMBER is PATH (a file or block device), PATH@OFFSET[+LENGTH] (a range of it),\n"
         "PATH#N (partition N of it) or `missing`; \\@ and \\# stand for @ and # in a path.\n"
-        "Members may be named in any order, but for create and --as.\n\n"
+        "Members may be named in any order, but for create and --as.  :NAME instead of\n"
+        "members means the array that is served under that name.\n\n"
         "`braid COMMAND --help` and braid-COMMAND(1) tell more.  `braid --version`.\n\n"
         "exit codes: 0 done, 1 failed, 2 usage, 3 degraded or in doubt and 4 can't start\n"
-        "(detail and examine alone), 6 refused for safety, 130 interrupted\n");
+        "(detail, examine and status alone), 6 refused for safety, 130 interrupted\n");
 }
 
 int main(int argc, char **argv)

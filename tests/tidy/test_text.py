@@ -146,13 +146,18 @@ with tap.case("the examples of the man pages run"):
         for path in PAGES:
             if not path.endswith(".1"):
                 continue
-            for line in examples(read(os.path.relpath(path, SOURCE))):
-                result = subprocess.run(
-                    ["bash", "-c", line], cwd=directory, env=environment,
-                    capture_output=True, text=True, errors="replace",
-                )
+            lines = list(examples(read(os.path.relpath(path, SOURCE))))
+            # One shell for a page, so that what is started in one line is there in the next.
+            script = "".join(f"{line}\necho $? >>codes\n" for line in lines)
+            result = subprocess.run(
+                ["bash", "-c", f"rm -f codes\n{script}"], cwd=directory, env=environment,
+                capture_output=True, text=True, errors="replace", timeout=120,
+            )
+            with open(os.path.join(directory, "codes"), encoding="ascii") as file:
+                codes = file.read().split()
+            for line, code in zip(lines, codes, strict=True):
                 expected = 3 if "# exit status 3" in line else 0
-                tap.equal(result.returncode, expected,
+                tap.equal(int(code), expected,
                           f"{os.path.basename(path)}: {line}\n{result.stderr}")
                 count += 1
     tap.say(f"{count} examples")

@@ -28,6 +28,7 @@ enum {
     OPTION_FORCE,
     OPTION_BAD,
     OPTION_SLOTS,
+    OPTION_FUSE,
     WORDS_MAX = 1200, /* of nbdkit's command line */
 };
 
@@ -41,6 +42,7 @@ struct serving {
     const char *listen;
     const char *bad;
     const char *slots;
+    const char *fuse;
     bool read_only;
 
     char found_name[40];
@@ -244,6 +246,7 @@ static void make_words(struct serving *serving, char *const *members, int count,
     add_parameter(serving, "metadata", options->metadata);
     add_parameter(serving, "bad", serving->bad);
     add_parameter(serving, "slots", serving->slots);
+    add_parameter(serving, "fuse", serving->fuse);
     add_parameter(serving, "io-timeout", timeout);
     add_parameter(serving, "name", serving->name);
     add_parameter(serving, "control", serving->control);
@@ -285,6 +288,7 @@ static bool parse(struct serving *serving, int argc, char **argv)
         {"force",     no_argument,       NULL, OPTION_FORCE    },
         {"bad",       required_argument, NULL, OPTION_BAD      },
         {"slots",     required_argument, NULL, OPTION_SLOTS    },
+        {"fuse",      required_argument, NULL, OPTION_FUSE     },
         OPEN_LONG_OPTIONS,
         SHARED_LONG_OPTION,
         RUNTIME_LONG_OPTION,
@@ -315,6 +319,9 @@ static bool parse(struct serving *serving, int argc, char **argv)
             break;
         case OPTION_BAD:
             serving->bad = optarg;
+            break;
+        case OPTION_FUSE:
+            serving->fuse = optarg;
             break;
         case OPTION_SLOTS:
             serving->slots = optarg;
@@ -383,6 +390,7 @@ const struct command command_serve = {
         "  --socket PATH       listen there instead of in the array's runtime directory\n"
         "  --port N            listen on a TCP port, of 127.0.0.1\n"
         "  --listen ADDRESS    of that address\n"
+        "  --fuse DIR          mount DIR too, with the array in it as a file called like it\n"
         "  --bad fail|zero     what is in doubt is an error too; what is lost reads as zeros\n"
         "  --force             write though the array was degraded and not stopped cleanly\n"
         "  --slots N           requests that are worked on at a time (16)\n" OPEN_HELP SHARED_HELP

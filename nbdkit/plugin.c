@@ -25,10 +25,11 @@
 #include <unistd.h>
 
 #include "braid/braid.h"
+#include "fuse/fuse_file.h"
 
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
 
-enum { MEMBERS_MAX = 512, DEFAULT_SLOTS = 16 };
+enum { MEMBERS_MAX = 512, DEFAULT_SLOTS = 16, FUSE_THREADS = 4 };
 
 static const char *members[MEMBERS_MAX];
 static size_t member_count;
@@ -39,6 +40,8 @@ static const char *name = "array";
 static const char *control_path;
 static const char *socket_path;
 static const char *ready_text;
+static char *fuse_directory;
+static struct fuse_file *fuse_file;
 static struct braid_array *array;
 static atomic_bool looked_after;
 
@@ -60,6 +63,7 @@ static void plugin_unload(void)
 {
     for (size_t i = 0; i < member_count; i++)
         free((void *)(uintptr_t)members[i]);
+    free(fuse_directory);
 }
 
 /* ---- what nbdkit is told ---- */
@@ -155,7 +159,11 @@ static int plugin_config(const char *key, const char *value)
         control_path = value;
     else if (strcmp(key, "socket") == 0)
         socket_path = value;
-    else if (strcmp(key, "ready") == 0)
+    else if (strcmp(key, "fuse") == 0) {
+        free(fuse_directory);
+        fuse_directory = nbdkit_realpath(value);
+        return fuse_directory != NULL ? 0 : -1;
+    } else if (strcmp(key, "ready") == 0)
         ready_text = value;
     else if (strcmp(key, "read-only") == 0)
         return parse_flag(key, value, &read_only);
@@ -187,6 +195,7 @@ static int plugin_config(const char *key, const char *value)
     "slots=N           requests that are worked on at a time (16)\n"                               \
     "name=NAME         of the array, in what is told of it\n"                                      \
     "control=PATH      a control socket\n"                                                         \
+    "fuse=DIRECTORY    mount that, with the array as a file NAME in it\n"                          \
     "socket=PATH       of nbdkit itself, to be removed at the end\n"                               \
     "ready=TEXT        printed to stderr when requests are served"
 
@@ -231,6 +240,14 @@ static int plugin_after_fork(void)
         nbdkit_error("%s", error.text);
         return -1;
     }
+    if (fuse_directory != NULL &&
+        fuse_file_start(array,
+                        &(struct fuse_file_options){
+                            .directory = fuse_directory, .name = name, .threads = FUSE_THREADS},
+                        &fuse_file, &error) < 0) {
+        nbdkit_error("%s", error.text);
+        return -1;
+    }
     if (ready_text != NULL)
         (void)fprintf(stderr, "%s\n", ready_text);
     return 0;
@@ -239,6 +256,8 @@ static int plugin_after_fork(void)
 /* After the last connection, and before nbdkit ends. */
 static void plugin_cleanup(void)
 {
+    fuse_file_stop(fuse_file);
+    fuse_file = NULL;
     if (array != NULL && braid_stop(array) < 0)
         (void)fprintf(stderr,
                       "braid: %s: not stopped cleanly: more has failed than the array "

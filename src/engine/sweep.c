@@ -187,7 +187,8 @@ static bool gather_rebuilt(struct task *task)
     return all;
 }
 
-/* A row whose data can't all be read can't be settled: its parity may be all that is left of it. */
+/* A row whose data can't all be read can't be settled: its parity may be all that is left of it.  Nor
+ * can copies none of which can be read: should they be readable again, they may differ. */
 static void note_blocked(struct task *task)
 {
     for (uint32_t i = 0; i < task->plan.piece_count && task->blocked_at == UINT64_MAX; i++)

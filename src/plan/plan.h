@@ -72,7 +72,7 @@ struct plan_piece {
     uint32_t io_member;      /* PLAN_DIRECT: where to read it */
     uint64_t member_sector;  /* on every member of the row; not in mirrors' PLAN_CHECK */
     bool in_doubt;           /* PLAN_RECONSTRUCT, PLAN_CHECK: parity that isn't trusted */
-    bool data_lost;          /* PLAN_CHECK, PLAN_UNCHECKED: some data of the row is */
+    bool data_lost; /* PLAN_CHECK, PLAN_UNCHECKED: some data of the row is, or all copies */
 
     /* PLAN_RECONSTRUCT: sources[first_source .. + source_count) determine the chunk.
      * PLAN_CHECK: they are all that is left of the row, or the copies, and say too much; of

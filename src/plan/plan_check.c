@@ -79,6 +79,7 @@ static bool check_copies(const struct plan_view *view, uint64_t sector, struct p
         };
     }
     piece->source_count = plan->source_count - piece->first_source;
+    piece->data_lost = piece->source_count == 0;
     put_read_copy_first(&plan->sources[piece->first_source], mostly, piece->source_count);
     return piece->source_count > 1;
 }

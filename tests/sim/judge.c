@@ -341,7 +341,8 @@ static bool may_be_unchecked(const struct world *w, uint64_t sector)
                           : count_lost(w, sector, false, w->sweep_since) >=
                                 geometry_redundancy(&w->geometry);
     case ENGINE_RESYNC:
-        return w->parity && count_lost(w, sector, true, w->sweep_since) > 0;
+        return w->mirrors ? count_copies(w, sector, w->sweep_since) == 0
+                          : count_lost(w, sector, true, w->sweep_since) > 0;
     case ENGINE_REBUILD:
         return may_refuse(w, sector);
     }

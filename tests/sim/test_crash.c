@@ -103,6 +103,7 @@ TEST(what_failed_once_holds)
         1023,            /* bytes in doubt beside new ones became data */
         1662,            /* who was lost was one event behind */
         5512,            /* a replacement that was away was one event behind */
+        158129404156144, /* a mirror's resync went past copies that could not be read */
         251867764328392, /* a spare that didn't know its slot yet was noted as in sync there */
         251867764283204, /* who had failed before was one event behind, for a crash between */
         50011612,        /* a replacement and one that came back claimed the same slot */

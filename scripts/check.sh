@@ -35,7 +35,7 @@ stage "tests: sim, sanitized, some seeds"
 BRAID_SIM_SEEDS=1000 meson test -C build-sanitize --no-rebuild test_crash_0 test_crash_1 \
     --logbase testlog-sim >/dev/null
 logs+=("build-sanitize/meson-logs/testlog-sim.json")
-for suite in unit property sim golden cli interop tidy; do
+for suite in unit property sim golden cli serve interop tidy; do
     stage "tests: $suite"
     meson test -C build --no-rebuild --suite "$suite" --logbase "testlog-$suite" >/dev/null
     logs+=("build/meson-logs/testlog-$suite.json")

@@ -20,9 +20,11 @@ MAY_INCLUDE = {
     "src/plan": {"util", "geometry"},
     "src/io": {"util"},
     "src/sim": {"util", "io"},
+    "src/bench": {"util", "io"},
+    "src/report": {"util", "bench"},
     "src/engine": {"util", "geometry", "parity", "format", "plan", "io"},
     "src/api": {"util", "geometry", "parity", "format", "plan", "io", "engine"},
-    "cli": set(),
+    "cli": {"bench", "report"},
     "fuse": set(),
     "nbdkit": {"fuse"},
 }
@@ -37,7 +39,7 @@ MAY_INCLUDE_PUBLIC = {
 OUTSIDE = {
     "isa-l.h": {"src/parity"},
     "blkid/blkid.h": {"src/io", "src/api"},
-    "jansson.h": {"src/api", "cli"},
+    "jansson.h": {"src/api", "src/report", "cli"},
     "nbdkit-plugin.h": {"nbdkit"},
     "fuse_lowlevel.h": {"fuse"},
 }

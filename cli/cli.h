@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* cli.h - what the files of the command share.  It uses the public API and nothing else. */
+/* cli.h - what the files of the command share.  It uses the public API and nothing else, but for
+ * the bench, which isn't part of the library. */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
@@ -40,6 +41,7 @@ extern const struct command command_detail;
 extern const struct command command_read;
 extern const struct command command_write;
 extern const struct command command_rebuild;
+extern const struct command command_bench;
 extern const struct command command_scrub;
 extern const struct command command_serve;
 extern const struct command command_status;

@@ -10,10 +10,10 @@
 #include "cli/served.h"
 
 static const struct command *const commands[] = {
-    &command_examine, &command_detail,  &command_read,    &command_write,
-    &command_scrub,   &command_rebuild, &command_create,  &command_add,
-    &command_fail,    &command_remove,  &command_replace, &command_undo,
-    &command_serve,   &command_status,  &command_monitor, &command_stop,
+    &command_examine, &command_detail, &command_read,  &command_write,  &command_scrub,
+    &command_rebuild, &command_create, &command_add,   &command_fail,   &command_remove,
+    &command_replace, &command_undo,   &command_serve, &command_status, &command_monitor,
+    &command_stop,    &command_bench,
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };

@@ -5,12 +5,22 @@ _braid()
     local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
     local braid=${COMP_WORDS[0]} words
 
+    local command=("${COMP_WORDS[1]}")
+    [ "${COMP_WORDS[1]}" != bench ] || command+=("${COMP_WORDS[2]}")
     if [ "$COMP_CWORD" = 1 ]; then
         words=$("$braid" --help 2>/dev/null | awk '/^  [a-z]/ { print $1 }')
         mapfile -t COMPREPLY < <(compgen -W "$words --help --version" -- "$word")
         return
     fi
+    if [ "${COMP_WORDS[1]}" = bench ] && [ "$COMP_CWORD" = 2 ]; then
+        words=$("$braid" bench --help 2>/dev/null | awk '/^  [a-z]/ { print $1 }')
+        mapfile -t COMPREPLY < <(compgen -W "$words --help" -- "$word")
+        return
+    fi
     case $previous in
+    --data) words="random zero" ;;
+    --block | --read-share | --depth | --threads | --processes | --time | --warm-up | --requests) return ;;
+    --size | --seed | --id | --random-min | --random-max) return ;;
     --layout) words="original alternate" ;;
     --metadata) words="0.90 1.0 1.1 1.2" ;;
     --bad) words="fail zero" ;;
@@ -22,7 +32,7 @@ _braid()
         ;;
     *)
         case $word in
-        -*) words=$("$braid" "${COMP_WORDS[1]}" --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]+' | sort -u) ;;
+        -*) words=$("$braid" "${command[@]}" --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]+' | sort -u) ;;
         *)
             compopt -o filenames 2>/dev/null
             mapfile -t COMPREPLY < <(compgen -f -W missing -- "$word")

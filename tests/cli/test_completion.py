@@ -34,6 +34,14 @@ with tap.case("options of a command"):
     tap.equal(complete("scrub", "--re"), ["--repair"], "scrub --repair")
     tap.equal(complete("rebuild", "--sp"), ["--speed-max"], "rebuild --speed-max")
 
+with tap.case("workloads of the bench and their options"):
+    tap.equal({"mixed", "rawio"} <= set(complete("bench", "")), True, "all")
+    tap.equal(complete("bench", "ra"), ["rawio"], "one")
+    tap.equal(complete("bench", "rawio", "--proc"), ["--processes"], "rawio --processes")
+    tap.equal(complete("bench", "mixed", "--proc"), [], "mixed --processes")
+    tap.equal(complete("bench", "mixed", "--data", "z"), ["zero"], "--data")
+    tap.equal(complete("bench", "mixed", "--depth", "1"), [], "--depth")
+
 with tap.case("values"):
     tap.equal(complete("read", "--bad", ""), ["fail", "zero"], "--bad")
     tap.equal(complete("detail", "--layout", "a"), ["alternate"], "--layout")

@@ -190,9 +190,7 @@ int bench_open(struct bench *bench, int argc, char **argv, bool writes)
         complain("%s", error.text);
         return exit_code_of(result);
     }
-    const enum target_kind kind = bench->target->kind;
-    if (bench->target->cached && !bench->target_options.cached &&
-        (kind == TARGET_FILE || kind == TARGET_DEVICE))
+    if (bench->target->cache == TARGET_CACHE_PAGE && !bench->target_options.cached)
         on_warn(bench, "O_DIRECT isn't possible here: what is measured is the page cache as well");
     return EXIT_DONE;
 }

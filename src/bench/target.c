@@ -28,6 +28,19 @@ const char *target_kind_name(enum target_kind kind)
     return "";
 }
 
+const char *target_cache_name(enum target_cache cache)
+{
+    switch (cache) {
+    case TARGET_CACHE_NONE:
+        return "none";
+    case TARGET_CACHE_PAGE:
+        return "page";
+    case TARGET_CACHE_MEMORY:
+        return "memory";
+    }
+    return "";
+}
+
 void target_warn(const struct target_options *options, const char *format, ...)
 {
     char text[BRAID_ERROR_BYTES];

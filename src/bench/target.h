@@ -36,6 +36,16 @@ enum target_kind {
 /* "file", "device", "memory", "null" */
 const char *target_kind_name(enum target_kind kind);
 
+/* What may have answered instead of a device. */
+enum target_cache {
+    TARGET_CACHE_NONE,   /* nothing here: O_DIRECT */
+    TARGET_CACHE_PAGE,   /* the system's page cache */
+    TARGET_CACHE_MEMORY, /* there is nothing but memory */
+};
+
+/* "none", "page", "memory" */
+const char *target_cache_name(enum target_cache cache);
+
 enum target_op {
     TARGET_READ,
     TARGET_WRITE,
@@ -65,8 +75,8 @@ struct target {
     char *name;           /* as the user named it */
     uint64_t size_bytes;  /* what of it is used; a multiple of block_bytes, not 0 */
     uint32_t block_bytes; /* what offsets and sizes are multiples of */
+    enum target_cache cache;
     bool writable;
-    bool cached;  /* requests may be served by the system's page cache, or by memory alone */
     bool created; /* it was made for this */
 };
 

@@ -197,7 +197,7 @@ static int try_direct(struct file *file)
     if (got < 0)
         return no_direct(file);
     file->target.block_bytes = block_bytes;
-    file->target.cached = false;
+    file->target.cache = TARGET_CACHE_NONE;
     return 0;
 }
 
@@ -222,7 +222,7 @@ static int choose_size(struct file *file, const struct target_options *options, 
 static int set_up(struct file *file, const struct target_options *options, uint64_t there,
                   struct braid_error *err)
 {
-    file->target.cached = true;
+    file->target.cache = TARGET_CACHE_PAGE;
     const int result = options->cached ? 0 : try_direct(file);
     if (result < 0)
         return error_set(err, result, "cannot be read: %s", strerror(-result));

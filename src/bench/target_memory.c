@@ -132,7 +132,7 @@ static struct memory *create(enum target_kind kind, uint64_t size_bytes)
                                          .size_bytes = size_bytes,
                                          .block_bytes = BLOCK_BYTES,
                                          .writable = true,
-                                         .cached = true,
+                                         .cache = TARGET_CACHE_MEMORY,
                                          .created = true};
     return memory;
 }

@@ -139,10 +139,11 @@ json_t *bench_json(const struct bench_report *report)
     for (uint32_t i = 0; i < report->test_count; i++)
         (void)json_array_append_new(tests, test(&report->tests[i]));
     const char *backend = report->test_count > 0 ? report->tests[0].result->backend : NULL;
-    return json_pack("{s:s, s:s, s:s, s:b, s:{s:o, s:s, s:o, s:i, s:b, s:b, s:s?}, s:o}", "schema",
+    return json_pack("{s:s, s:s, s:s, s:b, s:{s:o, s:s, s:o, s:i, s:s, s:b, s:s?}, s:o}", "schema",
                      "braid.bench.1", "version", BRAID_VERSION, "workload", report->workload,
                      "partial", report->partial, "target", "name", text(target->name), "kind",
                      target_kind_name(target->kind), "size_bytes", number(target->size_bytes),
-                     "block_bytes", (int)target->block_bytes, "cached", target->cached, "created",
-                     target->created, "backend", backend, "tests", tests);
+                     "block_bytes", (int)target->block_bytes, "cache",
+                     target_cache_name(target->cache), "created", target->created, "backend",
+                     backend, "tests", tests);
 }

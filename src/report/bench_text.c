@@ -106,14 +106,14 @@ static void print_cost(FILE *out, const struct bench_test *test)
                   (unsigned long long)test->load.seed, test->load.pin ? ", pinned" : "");
 }
 
-static const char *cache_text(const struct target *target)
+static const char *cache_text(enum target_cache cache)
 {
-    switch (target->kind) {
-    case TARGET_FILE:
-    case TARGET_DEVICE:
-        return target->cached ? ", through the page cache" : ", O_DIRECT";
-    case TARGET_MEMORY:
-    case TARGET_NULL:
+    switch (cache) {
+    case TARGET_CACHE_NONE:
+        return ", O_DIRECT";
+    case TARGET_CACHE_PAGE:
+        return ", through the page cache";
+    case TARGET_CACHE_MEMORY:
         break;
     }
     return "";
@@ -127,7 +127,7 @@ void bench_print_target(FILE *out, const struct bench_report *report)
     (void)fprintf(out, "%s: %s%s, %s%s, backend %s\n", target->name,
                   target->created && target->kind == TARGET_FILE ? "new " : "",
                   target_kind_name(target->kind), size_text(target->size_bytes, size),
-                  cache_text(target),
+                  cache_text(target->cache),
                   report->test_count > 0 ? report->tests[0].result->backend : "none");
 }
 

@@ -46,6 +46,7 @@ enum {
     BENCH_OPTION_DESTROY,
     BENCH_OPTION_KEEP,
     BENCH_OPTION_CACHED,
+    BENCH_OPTION_RUNTIME_DIR,
     BENCH_OPTION_DATA,
     BENCH_OPTION_SEED,
     BENCH_OPTION_TIME,
@@ -62,6 +63,7 @@ enum {
         {"destroy", required_argument, NULL, BENCH_OPTION_DESTROY},                                \
         {"keep", no_argument, NULL, BENCH_OPTION_KEEP},                                            \
         {"cached", no_argument, NULL, BENCH_OPTION_CACHED},                                        \
+        {"runtime-dir", required_argument, NULL, BENCH_OPTION_RUNTIME_DIR},                        \
         {"data", required_argument, NULL, BENCH_OPTION_DATA},                                      \
         {"seed", required_argument, NULL, BENCH_OPTION_SEED},                                      \
         {"time", required_argument, NULL, BENCH_OPTION_TIME},                                      \
@@ -79,6 +81,7 @@ enum {
     "  --keep              such a file stays\n"                                                    \
     "  --destroy TARGET    the target exists and may be overwritten: name it again\n"              \
     "  --cached            go through the page cache; without, around it where that can be\n"      \
+    "  --runtime-dir DIR   where served arrays have their sockets\n"                               \
     "  --data KIND         what is written: random (the default) or zero\n"                        \
     "  --seed N            of offsets, sizes and data (1)\n"                                       \
     "  --pin               each thread to a processor of its own\n"                                \
@@ -87,7 +90,8 @@ enum {
 
 #define BENCH_TARGETS_HELP                                                                         \
     "A TARGET is PATH (a file or block device), PATH@OFFSET[+LENGTH], PATH#N (a partition of\n"    \
-    "it), or mem:SIZE.  Nothing that exists is written to unless --destroy names it again.\n"
+    "it), an nbd:// or nbd+unix:// URI, :NAME (a served array), or mem:SIZE.  Nothing that\n"      \
+    "exists is written to unless --destroy names it again.\n"
 
 #define BENCH_EXIT_HELP                                                                            \
     "exit codes: 0 done, 1 failed, or requests failed, 2 usage, 6 refused (the target exists,\n"   \

@@ -7,7 +7,8 @@ set -euo pipefail
 
 # mdadm, e2fsprogs, fdisk: the demo compares with them.
 build=(gcc meson ninja-build pkg-config libc6-dev libisal-dev libjansson-dev libblkid-dev
-    uuid-dev liburing-dev nbdkit nbdkit-plugin-dev libfuse3-dev fuse3 libnbd-bin python3 mdadm
+    uuid-dev liburing-dev nbdkit nbdkit-plugin-dev libfuse3-dev fuse3 libnbd-dev libnbd-bin python3
+    mdadm
     e2fsprogs fdisk xz-utils)
 check=("${build[@]}" clang clang-format libclang-rt-14-dev llvm g++ git python3-jsonschema mandoc
     util-linux qemu-system-x86 busybox-static cpio dmsetup libnbd-dev fio qemu-utils xfsprogs)

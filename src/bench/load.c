@@ -581,6 +581,9 @@ int load_check(const struct target *target, const struct load_options *options,
     if (min % target->block_bytes != 0)
         return error_set(err, -EINVAL, "blocks of %llu bytes: the target takes multiples of %u",
                          (unsigned long long)min, target->block_bytes);
+    if (target->request_bytes_max != 0 && max > target->request_bytes_max)
+        return error_set(err, -EINVAL, "blocks of %llu bytes: the target takes %llu at most",
+                         (unsigned long long)max, (unsigned long long)target->request_bytes_max);
     if (target->size_bytes < max)
         return error_set(err, -EINVAL, "blocks of %llu bytes don't fit into the target's %llu",
                          (unsigned long long)max, (unsigned long long)target->size_bytes);

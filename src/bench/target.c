@@ -11,8 +11,6 @@
 #include "bench/target_internal.h"
 #include "util/error.h"
 
-#define MEMORY_PREFIX "mem:"
-
 const char *target_kind_name(enum target_kind kind)
 {
     switch (kind) {
@@ -20,6 +18,8 @@ const char *target_kind_name(enum target_kind kind)
         return "file";
     case TARGET_DEVICE:
         return "device";
+    case TARGET_NBD:
+        return "nbd";
     case TARGET_MEMORY:
         return "memory";
     case TARGET_NULL:
@@ -37,6 +37,8 @@ const char *target_cache_name(enum target_cache cache)
         return "page";
     case TARGET_CACHE_MEMORY:
         return "memory";
+    case TARGET_CACHE_UNKNOWN:
+        return "unknown";
     }
     return "";
 }
@@ -54,11 +56,44 @@ void target_warn(const struct target_options *options, const char *format, ...)
     options->warn(options->context, text);
 }
 
+int target_refuse(const char *text, const char *carries, struct braid_error *err)
+{
+    return error_set(err, -EPERM,
+                     "%s: exists%s%s, and this test writes all over it; nothing was written.  If "
+                     "that is meant, say --destroy and its name again; or name a file that isn't "
+                     "there, with --size",
+                     text, carries[0] != '\0' ? " and carries " : "", carries);
+}
+
+int target_choose_size(struct target *target, const struct target_options *options,
+                       uint64_t there_bytes, struct braid_error *err)
+{
+    const uint32_t block_bytes = target->block_bytes;
+
+    if (options->size_bytes > there_bytes)
+        return error_set(err, -ERANGE, "has %llu bytes, less than the size of %llu",
+                         (unsigned long long)there_bytes, (unsigned long long)options->size_bytes);
+    const uint64_t wanted = options->size_bytes != 0 ? options->size_bytes : there_bytes;
+    target->size_bytes = wanted / block_bytes * block_bytes;
+    if (target->size_bytes == 0)
+        return error_set(err, -ERANGE, "%llu bytes are less than one block of %u",
+                         (unsigned long long)wanted, block_bytes);
+    return 0;
+}
+
+/* "nbd://", "nbd+unix://", "nbds://" and so on */
+static bool is_nbd_uri(const char *text)
+{
+    return strncmp(text, "nbd", 3) == 0 && strncmp(text + strcspn(text, ":/"), "://", 3) == 0;
+}
+
 static int open_kind(const char *text, const struct target_options *options, struct target **out,
                      struct braid_error *err)
 {
-    if (strncmp(text, MEMORY_PREFIX, strlen(MEMORY_PREFIX)) == 0)
-        return target_memory_open(text + strlen(MEMORY_PREFIX), options, out, err);
+    if (strncmp(text, TARGET_MEMORY_PREFIX, strlen(TARGET_MEMORY_PREFIX)) == 0)
+        return target_memory_open(text, options, out, err);
+    if (text[0] == ':' || is_nbd_uri(text))
+        return target_nbd_open(text, options, out, err);
     return target_file_open(text, options, out, err);
 }
 

@@ -11,6 +11,7 @@
  * Each kind of target is a file of its own that fills struct target_ops:
  *
  *      PATH          target_file.c     a file or block device, through a struct io of its own per lane
+ *      nbd://... :NAME  target_nbd.c   what an NBD server serves, one connection per lane
  *      mem:SIZE      target_memory.c   memory, completed at once
  *      (null)        target_memory.c   nothing at all: what is left is the cost of the bench itself
  *
@@ -29,21 +30,23 @@
 enum target_kind {
     TARGET_FILE,
     TARGET_DEVICE,
+    TARGET_NBD,
     TARGET_MEMORY,
     TARGET_NULL,
 };
 
-/* "file", "device", "memory", "null" */
+/* "file", "device", "nbd", "memory", "null" */
 const char *target_kind_name(enum target_kind kind);
 
 /* What may have answered instead of a device. */
 enum target_cache {
-    TARGET_CACHE_NONE,   /* nothing here: O_DIRECT */
-    TARGET_CACHE_PAGE,   /* the system's page cache */
-    TARGET_CACHE_MEMORY, /* there is nothing but memory */
+    TARGET_CACHE_NONE,    /* nothing here: O_DIRECT */
+    TARGET_CACHE_PAGE,    /* the system's page cache */
+    TARGET_CACHE_MEMORY,  /* there is nothing but memory */
+    TARGET_CACHE_UNKNOWN, /* that is up to whoever serves it */
 };
 
-/* "none", "page", "memory" */
+/* "none", "page", "memory", "unknown" */
 const char *target_cache_name(enum target_cache cache);
 
 enum target_op {
@@ -72,9 +75,10 @@ struct target_lane {
 struct target {
     const struct target_ops *ops;
     enum target_kind kind;
-    char *name;           /* as the user named it */
-    uint64_t size_bytes;  /* what of it is used; a multiple of block_bytes, not 0 */
-    uint32_t block_bytes; /* what offsets and sizes are multiples of */
+    char *name;                 /* as the user named it */
+    uint64_t size_bytes;        /* what of it is used; a multiple of block_bytes, not 0 */
+    uint32_t block_bytes;       /* what offsets and sizes are multiples of */
+    uint64_t request_bytes_max; /* 0: any */
     enum target_cache cache;
     bool writable;
     bool created; /* it was made for this */
@@ -101,6 +105,8 @@ struct target_options {
     /* A file that was made stays.  Otherwise it has no name from the start: whatever happens to the
      * process, nothing is left. */
     bool keep;
+    /* Where served arrays have their sockets, DIR/NAME/nbd; NULL: where braid serves them. */
+    const char *runtime_directory;
     /* Go through the page cache though the target could do without. */
     bool cached;
     enum bench_data data;
@@ -112,7 +118,8 @@ struct target_options {
     void *context;
 };
 
-/* Open what the user named: PATH, PATH@OFFSET[+LENGTH], PATH#N as members are named, or mem:SIZE.
+/* Open what the user named: PATH, PATH@OFFSET[+LENGTH], PATH#N as members are named; an nbd:// or
+ * nbd+unix:// URI, or :NAME, which braid serves; or mem:SIZE.
  *
  * With `writes`, an existing file or device is held alone, as a writer of an array would: nobody
  * has it mounted or open as a member; that can't be overruled.  What it carries (a file system, RAID
@@ -121,7 +128,8 @@ struct target_options {
  * Returns 0 and a target for target_close(); -EPERM for writes to what exists, when `destroy`
  * isn't the same text; -EBUSY when somebody holds it; -EDOM for a text or size that can't be
  * read, or a `destroy` that names another target; -ENOENT for what isn't there, without a size; -ERANGE
- * when it is smaller than the size; -EINTR; or what the system said. */
+ * when it is smaller than the size; -EROFS for writes to what is served read-only; -EINTR; or what the
+ * system said. */
 int target_open(const char *text, const struct target_options *options, struct target **out,
                 struct braid_error *err);
 

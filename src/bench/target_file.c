@@ -201,23 +201,6 @@ static int try_direct(struct file *file)
     return 0;
 }
 
-/* How much of `there` bytes is used, once block_bytes is known. */
-static int choose_size(struct file *file, const struct target_options *options, uint64_t there,
-                       struct braid_error *err)
-{
-    const uint32_t block_bytes = file->target.block_bytes;
-
-    if (options->size_bytes > there)
-        return error_set(err, -ERANGE, "has %llu bytes, less than the size of %llu",
-                         (unsigned long long)there, (unsigned long long)options->size_bytes);
-    const uint64_t wanted = options->size_bytes != 0 ? options->size_bytes : there;
-    file->target.size_bytes = wanted / block_bytes * block_bytes;
-    if (file->target.size_bytes == 0)
-        return error_set(err, -ERANGE, "%llu bytes are less than one block of %u",
-                         (unsigned long long)wanted, block_bytes);
-    return 0;
-}
-
 /* How it is accessed, and how much of it is used. */
 static int set_up(struct file *file, const struct target_options *options, uint64_t there,
                   struct braid_error *err)
@@ -226,7 +209,7 @@ static int set_up(struct file *file, const struct target_options *options, uint6
     const int result = options->cached ? 0 : try_direct(file);
     if (result < 0)
         return error_set(err, result, "cannot be read: %s", strerror(-result));
-    return choose_size(file, options, there, err);
+    return target_choose_size(&file->target, options, there, err);
 }
 
 static int put(int fd, const uint8_t *bytes, size_t count, uint64_t offset)
@@ -289,20 +272,16 @@ static int make(struct file *file, const char *path, const struct target_options
     return result;
 }
 
-/* Say what would be lost; who may not look learns that it exists. */
+/* Who may not look learns that it exists, if not what is in it. */
 static int refuse(const char *text, struct braid_error *err)
 {
     char what[MEMBER_SIGNATURE_BYTES] = "";
     struct member *member = NULL;
 
-    if (member_open(text, true, &member, NULL) == 0)
-        (void)member_signature(member, what);
+    if (member_open(text, true, &member, NULL) == 0 && member_signature(member, what) != 1)
+        what[0] = '\0';
     member_close(member);
-    return error_set(err, -EPERM,
-                     "exists%s%s, and this test writes all over it; nothing was written.  If "
-                     "that is meant, say --destroy and its name again; or name a file that isn't "
-                     "there, with --size",
-                     what[0] != '\0' ? " and carries " : "", what);
+    return target_refuse(text, what, err);
 }
 
 static int open_existing(struct file *file, const char *text, const struct target_options *options,
@@ -310,11 +289,8 @@ static int open_existing(struct file *file, const char *text, const struct targe
 {
     char what[MEMBER_SIGNATURE_BYTES];
 
-    if (options->writes && options->destroy == NULL) {
-        const int result = refuse(text, err);
-        error_prefix(err, text);
-        return result;
-    }
+    if (options->writes && options->destroy == NULL)
+        return refuse(text, err);
     /* Errors of members have their name in front. */
     int result = options->writes ? member_open_writable(text, &file->member, err)
                                  : member_open(text, false, &file->member, err);

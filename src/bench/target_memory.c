@@ -159,32 +159,40 @@ static uint64_t machine_bytes(void)
     return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-int target_memory_open(const char *size_text, const struct target_options *options,
-                       struct target **out, struct braid_error *err)
+static int set_up(struct memory *memory, uint64_t size_bytes, const struct target_options *options,
+                  struct braid_error *err)
 {
+    struct target *target = &memory->target;
+    int result = target_choose_size(target, options, size_bytes, err);
+
+    if (result < 0)
+        return result;
+    if (target->size_bytes > machine_bytes())
+        return error_set(err, -ENOMEM, "this machine has %llu bytes of memory",
+                         (unsigned long long)machine_bytes());
+    memory->bytes = pages_allocate(target->size_bytes);
+    result = memory->bytes != NULL ? fill(memory, options) : -ENOMEM;
+    return result < 0 ? error_set(err, result, "%s", strerror(-result)) : 0;
+}
+
+int target_memory_open(const char *text, const struct target_options *options, struct target **out,
+                       struct braid_error *err)
+{
+    const char *size_text = text + strlen(TARGET_MEMORY_PREFIX);
+    struct memory *memory = create(TARGET_MEMORY, 0);
     uint64_t size_bytes;
+    int result;
 
     if (size_parse(size_text, strlen(size_text), &size_bytes) < 0 || size_bytes < BLOCK_BYTES)
-        return error_set(err, -EDOM, "mem:%s: expected a size behind mem:, as in mem:64M",
-                         size_text);
-    if (options->size_bytes > size_bytes)
-        return error_set(err, -ERANGE, "mem:%s: has %llu bytes, less than the size of %llu",
-                         size_text, (unsigned long long)size_bytes,
-                         (unsigned long long)options->size_bytes);
-    if (options->size_bytes != 0)
-        size_bytes = options->size_bytes;
-    if (size_bytes > machine_bytes())
-        return error_set(err, -ENOMEM, "mem:%s: this machine has %llu bytes of memory", size_text,
-                         (unsigned long long)machine_bytes());
-    struct memory *memory = create(TARGET_MEMORY, size_bytes / BLOCK_BYTES * BLOCK_BYTES);
-    int result = memory != NULL ? 0 : -ENOMEM;
-    if (result == 0) {
-        memory->bytes = pages_allocate(memory->target.size_bytes);
-        result = memory->bytes != NULL ? fill(memory, options) : -ENOMEM;
-    }
+        result = error_set(err, -EDOM, "expected a size, as in mem:64M");
+    else if (memory == NULL)
+        result = error_set(err, -ENOMEM, "no memory");
+    else
+        result = set_up(memory, size_bytes, options, err);
     if (result < 0) {
+        error_prefix(err, text);
         target_close(memory != NULL ? &memory->target : NULL);
-        return error_set(err, result, "mem:%s: %s", size_text, strerror(-result));
+        return result;
     }
     *out = &memory->target;
     return 0;

@@ -114,6 +114,7 @@ static const char *cache_text(enum target_cache cache)
     case TARGET_CACHE_PAGE:
         return ", through the page cache";
     case TARGET_CACHE_MEMORY:
+    case TARGET_CACHE_UNKNOWN:
         break;
     }
     return "";

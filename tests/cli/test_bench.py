@@ -395,7 +395,7 @@ with tap.case("usage"):
                         (["bench", "mixed", "--data", "one", "mem:1M"], "--data one"),
                         (["bench", "mixed", "--block", "1000", "mem:1M"], "multiples of 512"),
                         (["bench", "mixed", "--block", "1G", "mem:1M"], "1073741824"),
-                        (["bench", "mixed", "mem:"], "mem:64M"),
+                        (["bench", "mixed", "mem:"], "as in mem:64M"),
                         (["bench", "mixed", "mem:100"], "mem:64M"),
                         (["bench", "rawio", "--random-max", "1000", "mem:1M"], "multiple"),
                         (["bench", "rawio", "--nonsense", "mem:1M"], "nonsense")):
@@ -409,6 +409,91 @@ with tap.case("help, and the man page has all of it"):
         expect(result, 0, f"usage: braid bench {workload}")
         for option in set(re.findall(r"--([a-z]+(?:-[a-z]+)*)", result.out.decode())):
             tap.equal(f"-{option}" in page, True, option)
+
+# ---- NBD ----
+
+
+@contextlib.contextmanager
+def served(*plugin, socket=None):
+    """(socket, process) of an nbdkit, which ends with the block."""
+    with golden.folder() as folder:
+        socket = socket or os.path.join(folder, "nbd")
+        process = subprocess.Popen(["nbdkit", "-f", "--exit-with-parent", "-U", socket, *plugin],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            for _ in range(1000):
+                if os.path.exists(socket):
+                    break
+                time.sleep(0.01)
+            yield socket, process
+        finally:
+            process.kill()
+            process.wait()
+
+
+with tap.case("an NBD server's export"), served("memory", "1M") as (socket, _):
+    uri = f"nbd+unix:///?socket={socket}"
+    report = measured("mixed", "--requests", 1000, "--threads", 2, "--destroy", uri, uri)
+    tap.equal((report["target"]["kind"], report["target"]["backend"]), ("nbd", "libnbd"), "kind")
+    tap.equal(report["target"]["cache"], "unknown", "cache")
+    tap.equal(report["target"]["size_bytes"], 1 << 20, "size")
+    test = only_test(report)
+    tap.equal(test["reads"]["requests"] + test["writes"]["requests"], 1000, "requests")
+    names = [test["name"] for test in measured(*RAWIO, uri)["tests"]]
+    tap.equal(names, ["random-read", "sequential-read"], "rawio")
+
+with tap.case("it holds what is written to it"), a_file() as path:
+    with open(path, "rb") as file:
+        before = file.read()
+    with served("file", path) as (socket, _):
+        uri = f"nbd+unix:///?socket={socket}"
+        expect(bench("mixed", uri), 6, "--destroy")
+        measured("mixed", "--read-share", 100, "--requests", 1000, uri)
+        with open(path, "rb") as file:
+            tap.equal(file.read() == before, True, "read alone")
+        measured("mixed", "--read-share", 0, "--sequential", "--requests", 256, "--size", "1M",
+                 "--destroy", uri, uri)
+    with open(path, "rb") as file:
+        after = file.read()
+    tap.equal(after[1 << 20:] == before[1 << 20:], True, "the rest")
+    blocks = [(after[i:i + 4096], before[i:i + 4096]) for i in range(0, 1 << 20, 4096)]
+    tap.equal([new == old for new, old in blocks], [False] * 256, "each block is new")
+
+with tap.case("an export that may only be read"), served("-r", "memory", "1M") as (socket, _):
+    uri = f"nbd+unix:///?socket={socket}"
+    measured("mixed", "--read-share", 100, "--requests", 100, uri)
+    expect(bench("mixed", "--destroy", uri, uri), 1, "read-only")
+
+with tap.case("a served array is found by its name"), golden.folder() as folder:
+    os.mkdir(os.path.join(folder, "home"))
+    with served("memory", "1M", socket=os.path.join(folder, "home", "nbd")):
+        words = ["--runtime-dir", folder, "--requests", 100]
+        measured("mixed", "--read-share", 100, *words, ":home")
+        expect(bench("mixed", *words, ":home"), 6, ":home", "--destroy")
+        measured("mixed", *words, "--destroy", ":home", ":home")
+        expect(bench("mixed", "--read-share", 100, *words, ":away"), 1, ":away")
+    for name in (":", ":a/b", ":" + 33 * "x"):
+        expect(bench("mixed", "--read-share", 100, *words, name), 2, "a name of")
+
+with tap.case("a server that errs"):
+    with served("--filter=error", "memory", "1M", "error-pread=ENOSPC", "error-pread-rate=50%") as (socket, _):
+        uri = f"nbd+unix:///?socket={socket}"
+        test = only_test(measured("mixed", "--read-share", 100, "--requests", 1000, uri, code=1))
+        tap.equal(test["reads"]["requests"] + test["reads"]["errors"], 1000, "all")
+        tap.equal(300 < test["reads"]["errors"] < 700, True, "errors")
+        tap.equal("No space" in test["first_error"]["text"], True, "first error")
+
+with tap.case("a server that dies"), served("memory", "1M") as (socket, server):
+    process = running("mixed", "--read-share", "100", "--time", "2", "--warm-up", "0", "--threads",
+                      "4", "--json", f"nbd+unix:///?socket={socket}")
+    started(process)
+    server.kill()
+    out, err = process.communicate(timeout=runner.TIMEOUT_S)
+    tap.equal(process.returncode, 1, err.decode())
+    tap.equal(only_test(checked(out))["reads"]["errors"] > 0, True, "errors")
+
+with tap.case("no server"), golden.folder() as folder:
+    expect(bench("mixed", "--read-share", 100, f"nbd+unix:///?socket={folder}/no"), 1, "nbd+unix", "connect")
 
 # ---- trouble meanwhile ----
 

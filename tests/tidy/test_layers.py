@@ -40,6 +40,7 @@ OUTSIDE = {
     "isa-l.h": {"src/parity"},
     "blkid/blkid.h": {"src/io", "src/api"},
     "jansson.h": {"src/api", "src/report", "cli"},
+    "libnbd.h": {"src/bench"},
     "nbdkit-plugin.h": {"nbdkit"},
     "fuse_lowlevel.h": {"fuse"},
 }

@@ -31,7 +31,9 @@ struct memory_lane {
     uint32_t depth;
     uint32_t first; /* of the waiting ones, in the ring waiting[depth] */
     uint32_t count;
-    struct target_request *waiting[];
+    struct {
+        struct target_request *request;
+    } waiting[];
 };
 
 static struct memory *memory_of(struct target *target)
@@ -65,7 +67,7 @@ static void submit(struct target_lane *target_lane, struct target_request *reque
 
     assert(lane->count < lane->depth);
     last = last < lane->depth ? last : last - lane->depth;
-    lane->waiting[last] = request;
+    lane->waiting[last].request = request;
     lane->count++;
 }
 
@@ -91,7 +93,7 @@ static void run(struct target_lane *target_lane, uint64_t wait_until_ns)
 
     (void)wait_until_ns; /* nothing is ever waited for */
     for (uint32_t left = lane->count; left > 0; left--) {
-        struct target_request *request = lane->waiting[lane->first];
+        struct target_request *request = lane->waiting[lane->first].request;
 
         lane->first = lane->first + 1 < lane->depth ? lane->first + 1 : 0;
         lane->count--;

@@ -141,11 +141,15 @@ static int on_done(void *user_data, int *error)
     return 1;
 }
 
+static nbd_completion_callback note_in(struct slot *slot)
+{
+    return (nbd_completion_callback){.callback = on_done, .user_data = slot};
+}
+
 static void submit(struct target_lane *target_lane, struct target_request *request)
 {
     struct nbd_lane *lane = lane_of(target_lane);
     struct slot *slot = &lane->slots[request->index];
-    const nbd_completion_callback callback = {.callback = on_done, .user_data = slot};
     int64_t cookie = -1;
 
     assert(request->index < lane->depth);
@@ -153,15 +157,16 @@ static void submit(struct target_lane *target_lane, struct target_request *reque
     switch (request->op) {
     case TARGET_READ:
         cookie = nbd_aio_pread(lane->handle, request->buffer, request->bytes, request->offset_bytes,
-                               callback, 0);
+                               note_in(slot), 0);
         break;
     case TARGET_WRITE:
         cookie = nbd_aio_pwrite(lane->handle, request->buffer, request->bytes,
-                                request->offset_bytes, callback, 0);
+                                request->offset_bytes, note_in(slot), 0);
         break;
     case TARGET_FLUSH:
         /* A server without it says that it keeps nothing back. */
-        cookie = nbd_can_flush(lane->handle) == 0 ? 0 : nbd_aio_flush(lane->handle, callback, 0);
+        cookie =
+            nbd_can_flush(lane->handle) == 0 ? 0 : nbd_aio_flush(lane->handle, note_in(slot), 0);
         break;
     }
     if (cookie < 0)

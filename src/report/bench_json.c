@@ -26,7 +26,10 @@ static json_t *text(const char *bytes)
     if (string != NULL)
         return string;
     for (i = 0; bytes[i] != '\0' && i + 1 < sizeof cleaned; i++)
-        cleaned[i] = (signed char)bytes[i] < 0 ? '?' : bytes[i];
+        if ((unsigned char)bytes[i] < 0x80)
+            cleaned[i] = bytes[i];
+        else
+            cleaned[i] = '?';
     cleaned[i] = '\0';
     return json_string(cleaned);
 }

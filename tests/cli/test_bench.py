@@ -84,13 +84,18 @@ def unchanged(path):
     tap.equal(watch.fingerprint(folder), before, path)
 
 
-def started(process):
+def started(process, connections=0):
     """Wait until the four threads that measure are there; the one that calibrates comes alone."""
+    def sockets():
+        folder = f"/proc/{process.pid}/fd"
+        return sum(os.readlink(f"{folder}/{fd}").startswith("socket:") for fd in os.listdir(folder))
+
     for _ in range(1000):
         if process.poll() is not None:
             raise AssertionError(f"ended early: {process.communicate()}")
-        if len(os.listdir(f"/proc/{process.pid}/task")) >= 5:
-            return
+        with contextlib.suppress(FileNotFoundError):  # a descriptor that was closed meanwhile
+            if len(os.listdir(f"/proc/{process.pid}/task")) >= 5 and sockets() >= connections:
+                return
         time.sleep(0.02)
     raise AssertionError("no threads")
 
@@ -486,7 +491,7 @@ with tap.case("a server that errs"):
 with tap.case("a server that dies"), served("memory", "1M") as (socket, server):
     process = running("mixed", "--read-share", "100", "--time", "2", "--warm-up", "0", "--threads",
                       "4", "--json", f"nbd+unix:///?socket={socket}")
-    started(process)
+    started(process, connections=4)
     server.kill()
     out, err = process.communicate(timeout=runner.TIMEOUT_S)
     tap.equal(process.returncode, 1, err.decode())

@@ -138,7 +138,8 @@ with tap.case("mixed: a file that exists is read"), a_file() as path, unchanged(
 
 with tap.case("it says whether the page cache took part"), a_file() as path:
     report = measured("mixed", "--read-share", 100, "--requests", 10, "--cached", path)
-    tap.equal((report["target"]["cache"], report["warnings"]), ("page", []), "asked for")
+    tap.equal(report["target"]["cache"] in ("page", "memory"), True, "asked for")
+    tap.equal(report["warnings"], [], "nothing to warn of")
     for target in (path, path + "@100+65536"):
         report = measured("mixed", "--read-share", 100, "--requests", 10, target)
         tap.equal(any("O_DIRECT" in warning for warning in report["warnings"]),

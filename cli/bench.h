@@ -90,8 +90,9 @@ enum {
 
 #define BENCH_TARGETS_HELP                                                                         \
     "A TARGET is PATH (a file or block device), PATH@OFFSET[+LENGTH], PATH#N (a partition of\n"    \
-    "it), an nbd:// or nbd+unix:// URI, :NAME (a served array), or mem:SIZE.  Nothing that\n"      \
-    "exists is written to unless --destroy names it again.\n"
+    "it), array: MEMBER... (an array, opened here), an nbd:// or nbd+unix:// URI, :NAME (a\n"      \
+    "served array), or mem:SIZE.  Nothing that exists is written to unless --destroy names it\n"   \
+    "again.\n"
 
 #define BENCH_EXIT_HELP                                                                            \
     "exit codes: 0 done, 1 failed, or requests failed, 2 usage, 6 refused (the target exists,\n"   \
@@ -112,7 +113,7 @@ bool bench_number(const char *option, const char *argument, uint64_t min, uint64
 bool bench_count(const char *option, const char *argument, uint32_t max, uint32_t *number);
 bool bench_size(const char *option, const char *argument, uint64_t *bytes);
 
-/* Open the target, the one operand from argv[optind] on; the tests will write to it, or not.  Returns
+/* Open the target, the operands from argv[optind] on; the tests will write to it, or not.  Returns
  * EXIT_DONE, or another exit code after saying why. */
 int bench_open(struct bench *bench, int argc, char **argv, bool writes);
 

@@ -2,6 +2,7 @@
 /* bench_options.c - what the workloads of `braid bench` share: options, target, tests, the end. */
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,10 @@
 
 #define SECONDS_MAX 1e7
 
+/* Targets warn from threads of their own.  Held while something is said, or noted as said. */
+static pthread_mutex_t saying = PTHREAD_MUTEX_INITIALIZER;
+
+/* With the lock. */
 static void clear_line(struct bench *bench)
 {
     if (bench->line)
@@ -23,9 +28,11 @@ static void on_warn(void *context, const char *text)
 {
     struct bench *bench = context;
 
+    (void)pthread_mutex_lock(&saying);
     clear_line(bench);
     complain("warning: %s", text);
     (void)json_array_append_new(bench->warnings, text_fact(text));
+    (void)pthread_mutex_unlock(&saying);
 }
 
 static bool on_fill(void *context)
@@ -40,12 +47,14 @@ static bool on_look(void *context, uint64_t done_ns)
     struct bench *bench = context;
 
     if (!bench->quiet && isatty(STDERR_FILENO)) {
+        (void)pthread_mutex_lock(&saying);
         bench->line = true;
         (void)fprintf(stderr, "\r\033[K%s %.1f", bench->tests[bench->test_count].name,
                       (double)done_ns / 1e9);
         if (bench->load.runtime_ns != 0)
             (void)fprintf(stderr, " of %.1f", (double)bench->load.runtime_ns / 1e9);
         (void)fputs(" s", stderr);
+        (void)pthread_mutex_unlock(&saying);
     }
     return interrupted();
 }
@@ -178,13 +187,16 @@ int bench_open(struct bench *bench, int argc, char **argv, bool writes)
 {
     struct braid_error error;
 
-    if (optind + 1 != argc) {
-        complain("bench %s: expected one target", bench->workload);
+    if (optind == argc) {
+        complain("bench %s: expected a target", bench->workload);
         return EXIT_USAGE;
     }
     bench->target_options.writes = writes;
+    bench->target_options.lane_count = bench->load.thread_count;
+    bench->target_options.depth = bench->load.depth;
     catch_interrupts();
-    const int result = target_open(argv[optind], &bench->target_options, &bench->target, &error);
+    const int result = target_open((const char *const *)argv + optind, (size_t)(argc - optind),
+                                   &bench->target_options, &bench->target, &error);
     if (result == -EINTR) {
         complain("interrupted; nothing was measured");
         return EXIT_INTERRUPTED;
@@ -209,7 +221,9 @@ int bench_measure(struct bench *bench, const char *name, const struct load_optio
         test->own_cost_ps = load_own_cost_ps(bench->target, load);
         result = load_run(bench->target, load, &test->result, &error);
     }
+    (void)pthread_mutex_lock(&saying);
     clear_line(bench);
+    (void)pthread_mutex_unlock(&saying);
     if (result < 0) {
         complain("%s: %s", bench->target->name, error.text);
         return result == -EINVAL ? EXIT_USAGE : EXIT_FAILED;

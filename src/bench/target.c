@@ -10,6 +10,7 @@
 
 #include "bench/target_internal.h"
 #include "util/error.h"
+#include "util/text.h"
 
 const char *target_kind_name(enum target_kind kind)
 {
@@ -18,6 +19,8 @@ const char *target_kind_name(enum target_kind kind)
         return "file";
     case TARGET_DEVICE:
         return "device";
+    case TARGET_ARRAY:
+        return "array";
     case TARGET_NBD:
         return "nbd";
     case TARGET_MEMORY:
@@ -87,9 +90,16 @@ static bool is_nbd_uri(const char *text)
     return strncmp(text, "nbd", 3) == 0 && strncmp(text + strcspn(text, ":/"), "://", 3) == 0;
 }
 
-static int open_kind(const char *text, const struct target_options *options, struct target **out,
-                     struct braid_error *err)
+static int open_kind(const char *const *words, size_t count, const struct target_options *options,
+                     struct target **out, struct braid_error *err)
 {
+    const char *text = words[0];
+
+    if (strcmp(text, "array:") == 0)
+        return target_array_open(words + 1, count - 1, options, out, err);
+    if (count > 1)
+        return error_set(err, -EDOM, "%s %s: expected one target; an array is array: MEMBER...",
+                         text, words[1]);
     if (strncmp(text, TARGET_MEMORY_PREFIX, strlen(TARGET_MEMORY_PREFIX)) == 0)
         return target_memory_open(text, options, out, err);
     if (text[0] == ':' || is_nbd_uri(text))
@@ -97,25 +107,42 @@ static int open_kind(const char *text, const struct target_options *options, str
     return target_file_open(text, options, out, err);
 }
 
-int target_open(const char *text, const struct target_options *options, struct target **out,
-                struct braid_error *err)
+/* The words with a blank between, for free(); NULL: no memory. */
+static char *join(const char *const *words, size_t count)
 {
-    struct target *target;
+    size_t bytes = 1;
+    struct text text;
 
-    if (options->destroy != NULL && strcmp(options->destroy, text) != 0)
-        return error_set(err, -EDOM,
-                         "--destroy %s names another target than %s; nothing was written",
-                         options->destroy, text);
-    const int result = open_kind(text, options, &target, err);
-    if (result < 0)
-        return result;
-    target->name = strdup(text);
-    if (target->name == NULL) {
-        target_close(target);
+    for (size_t i = 0; i < count; i++)
+        bytes += strlen(words[i]) + 1;
+    char *joined = calloc(1, bytes);
+    if (joined == NULL)
+        return NULL;
+    text_init(&text, joined, bytes);
+    for (size_t i = 0; i < count; i++)
+        text_add(&text, "%s%s", i > 0 ? " " : "", words[i]);
+    return joined;
+}
+
+int target_open(const char *const *words, size_t count, const struct target_options *options,
+                struct target **out, struct braid_error *err)
+{
+    char *name = join(words, count);
+    int result;
+
+    if (name == NULL)
         return error_set(err, -ENOMEM, "no memory");
-    }
-    *out = target;
-    return 0;
+    if (options->destroy != NULL && strcmp(options->destroy, name) != 0)
+        result =
+            error_set(err, -EDOM, "--destroy %s names another target than %s; nothing was written",
+                      options->destroy, name);
+    else
+        result = open_kind(words, count, options, out, err);
+    if (result < 0)
+        free(name);
+    else
+        (*out)->name = name;
+    return result;
 }
 
 void target_close(struct target *target)

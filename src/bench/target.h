@@ -11,6 +11,7 @@
  * Each kind of target is a file of its own that fills struct target_ops:
  *
  *      PATH          target_file.c     a file or block device, through a struct io of its own per lane
+ *      array: M...   target_array.c    an array, opened in this process
  *      nbd://... :NAME  target_nbd.c   what an NBD server serves, one connection per lane
  *      mem:SIZE      target_memory.c   memory, completed at once
  *      (null)        target_memory.c   nothing at all: what is left is the cost of the bench itself
@@ -30,12 +31,13 @@
 enum target_kind {
     TARGET_FILE,
     TARGET_DEVICE,
+    TARGET_ARRAY,
     TARGET_NBD,
     TARGET_MEMORY,
     TARGET_NULL,
 };
 
-/* "file", "device", "nbd", "memory", "null" */
+/* "file", "device", "array", "nbd", "memory", "null" */
 const char *target_kind_name(enum target_kind kind);
 
 /* What may have answered instead of a device. */
@@ -43,7 +45,7 @@ enum target_cache {
     TARGET_CACHE_NONE,    /* nothing here: O_DIRECT */
     TARGET_CACHE_PAGE,    /* the system's page cache */
     TARGET_CACHE_MEMORY,  /* there is nothing but memory */
-    TARGET_CACHE_UNKNOWN, /* that is up to whoever serves it */
+    TARGET_CACHE_UNKNOWN, /* that is up to the array, or whoever serves it */
 };
 
 /* "none", "page", "memory", "unknown" */
@@ -75,7 +77,7 @@ struct target_lane {
 struct target {
     const struct target_ops *ops;
     enum target_kind kind;
-    char *name;                 /* as the user named it */
+    char *name;                 /* as the user named it, words with a blank between */
     uint64_t size_bytes;        /* what of it is used; a multiple of block_bytes, not 0 */
     uint32_t block_bytes;       /* what offsets and sizes are multiples of */
     uint64_t request_bytes_max; /* 0: any */
@@ -100,7 +102,10 @@ struct target_options {
     uint64_t size_bytes;
     /* The workload writes.  To a target that exists only if `destroy` says that the user agreed. */
     bool writes;
-    /* The target that may be overwritten, in the words of the user: NULL, or the same text. */
+    /* As many lanes may be open at a time, and requests of each in flight. */
+    uint32_t lane_count;
+    uint32_t depth;
+    /* The target that may be overwritten, in the words of the user: NULL, or the same as its name. */
     const char *destroy;
     /* A file that was made stays.  Otherwise it has no name from the start: whatever happens to the
      * process, nothing is left. */
@@ -111,7 +116,8 @@ struct target_options {
     bool cached;
     enum bench_data data;
     uint64_t seed;
-    /* Something to know that is no error; may be NULL.  Runs on the thread that calls. */
+    /* Something to know that is no error; may be NULL.  Runs on any thread, as long as the target is
+     * open. */
     void (*warn)(void *context, const char *text);
     /* Asked now and then while a file is filled: true ends it with -EINTR.  May be NULL. */
     bool (*interrupted)(void *context);
@@ -119,7 +125,8 @@ struct target_options {
 };
 
 /* Open what the user named: PATH, PATH@OFFSET[+LENGTH], PATH#N as members are named; an nbd:// or
- * nbd+unix:// URI, or :NAME, which braid serves; or mem:SIZE.
+ * nbd+unix:// URI, or :NAME, which braid serves; mem:SIZE; or, in words of their own, `array:` and
+ * its members.
  *
  * With `writes`, an existing file or device is held alone, as a writer of an array would: nobody
  * has it mounted or open as a member; that can't be overruled.  What it carries (a file system, RAID
@@ -130,8 +137,8 @@ struct target_options {
  * read, or a `destroy` that names another target; -ENOENT for what isn't there, without a size; -ERANGE
  * when it is smaller than the size; -EROFS for writes to what is served read-only; -EINTR; or what the
  * system said. */
-int target_open(const char *text, const struct target_options *options, struct target **out,
-                struct braid_error *err);
+int target_open(const char *const *words, size_t count, const struct target_options *options,
+                struct target **out, struct braid_error *err);
 
 /* A target that does nothing and completes at once, for target_close(); NULL: no memory. */
 struct target *target_null_create(uint64_t size_bytes);

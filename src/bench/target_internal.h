@@ -13,6 +13,9 @@ int target_file_open(const char *text, const struct target_options *options, str
 int target_memory_open(const char *text, const struct target_options *options, struct target **out,
                        struct braid_error *err);
 
+int target_array_open(const char *const *members, size_t count,
+                      const struct target_options *options, struct target **out,
+                      struct braid_error *err);
 /* text is a URI, or :NAME. */
 int target_nbd_open(const char *text, const struct target_options *options, struct target **out,
                     struct braid_error *err);

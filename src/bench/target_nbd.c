@@ -13,18 +13,16 @@
 #include <errno.h>
 #include <libnbd.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "bench/target_internal.h"
+#include "braid/braid.h"
 #include "util/compiler.h"
 #include "util/error.h"
 
 enum {
-    NAME_BYTES_MAX = 32,
     REQUEST_BYTES_MAX = 32 << 20, /* what every server takes, unless it says less */
     POLL_MS_MAX = 1000,
 };
@@ -280,36 +278,6 @@ static int open_place(const char *place, bool is_socket, const struct target_opt
     return 0;
 }
 
-static bool is_name(const char *name)
-{
-    const size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-                                       "0123456789._-");
-
-    return length >= 1 && length <= NAME_BYTES_MAX && name[length] == '\0';
-}
-
-/* Where braid's server of that name has its socket. */
-static int socket_of(const char *name, const struct target_options *options, char path[PATH_MAX],
-                     struct braid_error *err)
-{
-    const char *directory = options->runtime_directory;
-    const char *below = "";
-
-    if (!is_name(name))
-        return error_set(err, -EDOM, "expected a name of 1 to %d letters, digits, '.', '_' and '-'",
-                         NAME_BYTES_MAX);
-    if (directory == NULL) {
-        directory = geteuid() == 0 ? "/run" : getenv("XDG_RUNTIME_DIR");
-        below = "/braid";
-    }
-    if (directory == NULL)
-        return error_set(err, -ENOENT, "XDG_RUNTIME_DIR isn't set; say --runtime-dir");
-    const int length = snprintf(path, PATH_MAX, "%s%s/%s/nbd", directory, below, name);
-    if (length >= PATH_MAX)
-        return error_set(err, -ENAMETOOLONG, "its socket's path is too long");
-    return 0;
-}
-
 int target_nbd_open(const char *text, const struct target_options *options, struct target **out,
                     struct braid_error *err)
 {
@@ -320,7 +288,7 @@ int target_nbd_open(const char *text, const struct target_options *options, stru
         return target_refuse(text, "", err);
     const bool is_socket = text[0] == ':';
     if (is_socket)
-        result = socket_of(text + 1, options, path, err);
+        result = braid_place(options->runtime_directory, text + 1, "nbd", path, sizeof path, err);
     if (result == 0)
         result = open_place(is_socket ? path : text, is_socket, options, out, err);
     if (result < 0)

@@ -15,7 +15,7 @@ import jsonschema
 import runner
 import tap
 import watch
-from own_array import Writer, expect, hashes, of_level
+from own_array import Writer, expect, expect_clean, expect_scrubbed, hashes, of_level
 
 SCHEMA = json.loads((runner.SOURCE / "docs/schema/bench.schema.json").read_text())
 FILE_BYTES = 4 << 20
@@ -390,7 +390,7 @@ with tap.case("a file that may only be read"), golden.folder() as folder:
 
 with tap.case("usage"):
     for words, said in ((["bench"], "no workload"), (["bench", "nothing"], "unknown workload"),
-                        (["bench", "mixed"], "one target"),
+                        (["bench", "mixed"], "a target"),
                         (["bench", "mixed", "mem:1M", "mem:1M"], "one target"),
                         (["bench", "mixed", "--depth", "0", "mem:1M"], "--depth 0"),
                         (["bench", "mixed", "--depth", "1025", "mem:1M"], "--depth 1025"),
@@ -415,6 +415,44 @@ with tap.case("help, and the man page has all of it"):
         expect(result, 0, f"usage: braid bench {workload}")
         for option in set(re.findall(r"--([a-z]+(?:-[a-z]+)*)", result.out.decode())):
             tap.equal(f"-{option}" in page, True, option)
+
+# ---- arrays ----
+
+with tap.case("an array that is opened here"), of_level("5", count=4) as array:
+    before = hashes(array.members)
+    for more in ([], ["--threads", 3, "--depth", 6], ["--sequential", "--block", "64K"]):
+        report = measured("mixed", "--read-share", 100, "--requests", 500, *more, "array:", *array.members)
+        tap.equal((report["target"]["kind"], report["target"]["backend"]), ("array", "braid"), "kind")
+        tap.equal(report["target"]["size_bytes"], array.bytes_total(), "size")
+        tap.equal(only_test(report)["reads"]["requests"], 500, "requests")
+    names = [test["name"] for test in measured(*RAWIO, "array:", *array.members)["tests"]]
+    tap.equal(names, ["random-read", "sequential-read"], "rawio")
+    expect(bench("mixed", "array:", *array.members), 6, "nothing was written", "--destroy")
+    expect(bench("mixed", "--destroy", "array:", "array:", *array.members), 2, "another target")
+    tap.equal(hashes(array.members), before, "members")
+
+for level in ("0", "1", "5", "6", "10"):
+    with tap.case(f"level {level}: written to, and whole afterwards"), of_level(level) as array:
+        name = " ".join(["array:", *array.members])
+        before = array.read()
+        report = measured("mixed", "--read-share", 30, "--requests", 2000, "--threads", 2, "--depth", 8,
+                          "--destroy", name, "array:", *array.members)
+        test = only_test(report)
+        tap.equal(test["reads"]["requests"] + test["writes"]["requests"], 2000, "requests")
+        tap.equal(test["flush_ns"] > 0, True, "flushed")
+        tap.equal(array.read() != before, True, "contents")
+        expect_clean(array.members)
+        if level != "0":
+            expect_scrubbed(array.members)
+
+with tap.case("a degraded array is measured, and said to be one"), of_level("5", count=4) as array:
+    report = measured("mixed", "--read-share", 100, "--requests", 500, "array:", *array.members[1:])
+    tap.equal(len(report["warnings"]) > 0, True, "warned")
+    tap.equal(only_test(report)["reads"]["errors"], 0, "errors")
+
+with tap.case("what is no array"), a_file() as path:
+    expect(bench("mixed", "--read-share", 100, "array:"), 2, "members")
+    expect(bench("mixed", "--read-share", 100, "array:", path), 1, path)
 
 # ---- NBD ----
 
@@ -479,7 +517,7 @@ with tap.case("a served array is found by its name"), golden.folder() as folder:
         measured("mixed", *words, "--destroy", ":home", ":home")
         expect(bench("mixed", "--read-share", 100, *words, ":away"), 1, ":away")
     for name in (":", ":a/b", ":" + 33 * "x"):
-        expect(bench("mixed", "--read-share", 100, *words, name), 2, "a name of")
+        expect(bench("mixed", "--read-share", 100, *words, name), 2, "no name for an array")
 
 with tap.case("a server that errs"):
     with served("--filter=error", "memory", "1M", "error-pread=ENOSPC", "error-pread-rate=50%") as (socket, _):

@@ -573,7 +573,7 @@ TEST(memory_and_files_take_a_mixed_load)
         struct load_result *result;
 
         options.read_percent = 50;
-        CHECK_EQ(target_open(texts[i], &target_options, &target, NULL), 0);
+        CHECK_EQ(target_open(&texts[i], 1, &target_options, &target, NULL), 0);
         CHECK_EQ(target->size_bytes, 1 << 20);
         CHECK(access(path, F_OK) < 0);
         CHECK_EQ(load_run(target, &options, &result, NULL), 0);

@@ -31,7 +31,7 @@ static int run(int argc, char **argv)
 
 const struct command command_bench = {
     .name = "bench",
-    .summary = "how fast files, devices and memory are",
+    .summary = "how fast files, devices, arrays and exports are",
     .help =
         "usage: braid bench WORKLOAD [OPTIONS] TARGET\n\n"
         "  mixed      reads and writes of one size, at random or in order\n"

@@ -519,6 +519,22 @@ with tap.case("a served array is found by its name"), golden.folder() as folder:
     for name in (":", ":a/b", ":" + 33 * "x"):
         expect(bench("mixed", "--read-share", 100, *words, name), 2, "no name for an array")
 
+with tap.case("an array that braid serves"), of_level("5", count=3) as array:
+    words = ["--runtime-dir", array.folder, "--requests", 500, "--destroy", ":one", ":one"]
+    size = array.bytes_total()
+    server = subprocess.Popen([runner.BRAID, "serve", "--name", "one", "--runtime-dir", array.folder,
+                               *array.members], env=runner.environment(), stderr=subprocess.PIPE)
+    try:
+        server.stderr.readline()  # it says when it serves
+        report = measured("mixed", *words)
+        tap.equal(report["target"]["size_bytes"], size, "size")
+        expect(bench("mixed", "--destroy", array.members[0], array.members[0]), 6)
+    finally:
+        server.terminate()
+        server.communicate(timeout=runner.TIMEOUT_S)
+    expect_clean(array.members)
+    expect_scrubbed(array.members)
+
 with tap.case("a server that errs"):
     with served("--filter=error", "memory", "1M", "error-pread=ENOSPC", "error-pread-rate=50%") as (socket, _):
         uri = f"nbd+unix:///?socket={socket}"

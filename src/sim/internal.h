@@ -190,6 +190,8 @@ struct sim_member {
     bool hung;
     bool read_only;
     uint64_t factor;
+    uint64_t free_ns;    /* with a rate: when it is through with all that is in flight */
+    uint64_t head_bytes; /* likewise: where the last of that ends */
     uint64_t calls[IO_ZERO + 1];
     uint64_t fail_first[IO_ZERO + 1]; /* calls [fail_first, + fail_count) fail */
     uint64_t fail_count[IO_ZERO + 1];

@@ -28,6 +28,7 @@
 #define REQUESTS_DEFAULT 1024
 #define SECTORS_DEFAULT  65536
 #define LATENCY_NS_MAX   (1000 * IO_SECOND_NS)
+#define RATE_MAX         (UINT64_MAX / IO_SECOND_NS) /* bytes per s: a second's worth doesn't overflow */
 #define FACTOR_MAX       1000000
 #define MEMBER_STREAMS   2 /* latency, chance */
 
@@ -171,6 +172,33 @@ static uint64_t draw_latency_ns(struct sim_member *member, enum io_kind kind)
                                          flush ? options->flush_ns_max : options->latency_ns_max);
 }
 
+static uint64_t transfer_ns(const struct sim_member *member, uint64_t bytes)
+{
+    const uint64_t rate = member->options.bytes_per_s;
+
+    return bytes / rate * IO_SECOND_NS + bytes % rate * IO_SECOND_NS / rate;
+}
+
+/* When a request that sets off now is due. */
+static uint64_t due_ns(const struct sim *sim, struct sim_member *member,
+                       const struct sim_flight *flight)
+{
+    const uint64_t now_ns = sim->clock.now_ns;
+    const uint64_t latency_ns = draw_latency_ns(member, flight->kind);
+    uint64_t service_ns = 0;
+
+    if (member->options.bytes_per_s == 0)
+        return now_ns + latency_ns;
+    if (flight->kind != IO_FLUSH) {
+        service_ns = transfer_ns(member, flight->bytes);
+        if (flight->offset_bytes != member->head_bytes)
+            service_ns += member->options.seek_ns;
+        member->head_bytes = flight->offset_bytes + flight->bytes;
+    }
+    member->free_ns = MAX(member->free_ns, now_ns) + latency_ns + member->factor * service_ns;
+    return member->free_ns;
+}
+
 /* (Again) into the queue: when it is due, or at the deadline of whoever still waits. */
 static void schedule(struct sim *sim, struct sim_flight *flight)
 {
@@ -205,9 +233,9 @@ static void lane_submit(struct io *io, struct io_request *request)
         .offset_bytes = request->offset_bytes,
         .bytes = io_request_bytes(request),
         .deadline_ns = request->deadline_ns,
-        .due_ns = sim->clock.now_ns + draw_latency_ns(member, request->kind),
         .flush_landed = member->cache.landed,
     };
+    flight->due_ns = due_ns(sim, member, flight);
     list_init(&flight->entries);
     list_append(&member->flights, &flight->link);
     lane->outstanding++;
@@ -388,7 +416,7 @@ static void set_off(struct sim *sim, struct sim_flight *flight)
     struct sim_member *member = &sim->members[flight->member];
 
     if (flight->due_ns == IO_NEVER)
-        reschedule(sim, flight, sim->clock.now_ns + draw_latency_ns(member, flight->kind));
+        reschedule(sim, flight, due_ns(sim, member, flight));
 }
 
 static void vanish(struct sim *sim, struct sim_member *member)
@@ -430,6 +458,8 @@ static int apply_fault(struct sim *sim, const struct sim_fault *fault)
         member->factor = fault->factor;
         break;
     case SIM_RETURN:
+        if (member->gone || member->hung)
+            member->free_ns = sim->clock.now_ns;
         member->gone = false;
         member->hung = false;
         member->read_only = false;
@@ -685,6 +715,7 @@ static int init_member(struct sim *sim, uint32_t m, const struct sim_member_opti
     assert(options->latency_ns_min <= options->latency_ns_max);
     assert(options->flush_ns_min <= options->flush_ns_max);
     assert(MAX(options->latency_ns_max, options->flush_ns_max) <= LATENCY_NS_MAX);
+    assert(options->seek_ns <= LATENCY_NS_MAX && options->bytes_per_s <= RATE_MAX);
     member->options = *options;
     member->factor = 1;
     list_init(&member->flights);

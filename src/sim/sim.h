@@ -15,7 +15,9 @@
  * What a member promises, and not a bit more:
  *
  *  - A request takes a time drawn between two limits, so those in flight together may
- *    complete in any order.  A read sees all writes that have completed.
+ *    complete in any order.  With a rate they take their turns, in the order of submission,
+ *    and their time besides: bytes / rate, and a seek where it isn't where the last one ended.
+ *    A read sees all writes that have completed.
  *  - A completed write is in the member's volatile cache.  It becomes durable when a
  *    flush that was submitted later completes with 0, at once if it is FUA or the member
  *    has no cache, or earlier, when the cache needs the room.
@@ -67,6 +69,9 @@ struct sim_member_options {
     uint64_t flush_ns_min;
     uint64_t flush_ns_max;
     bool write_through; /* no volatile cache: a write is durable when it completes */
+    /* 0: any number of requests at a time, each with its latency alone.  Else one after the other. */
+    uint64_t bytes_per_s;
+    uint64_t seek_ns; /* with a rate */
 };
 
 struct sim_options {

@@ -1277,6 +1277,69 @@ TEST(latencies_lie_between_their_limits_and_requests_overtake)
     tear_down();
 }
 
+/* A thousand bytes in a second: 512 bytes take 512 ms; a seek half a second. */
+TEST(with_a_rate_requests_take_turns)
+{
+    static const struct {
+        enum io_kind kind;
+        uint32_t member;
+        uint64_t sector;
+        uint64_t sector_count;
+        uint64_t done_ms; /* all set off at once */
+    } requests[] = {
+        {IO_READ,  0, 0,  2, 1024}, /* where the head is at first */
+        {IO_READ,  0, 2,  1, 1536},
+        {IO_WRITE, 0, 10, 1, 2548}, /* a seek */
+        {IO_FLUSH, 0, 0,  0, 2648}, /* waits for them, moves nothing */
+        {IO_READ,  0, 11, 1, 3160},
+        {IO_READ,  0, 11, 1, 4172}, /* the same again: back */
+        {IO_READ,  1, 0,  2, 0   }, /* this one has no rate */
+    };
+    static struct probe probes[ARRAY_COUNT(requests)];
+
+    SET_UP();
+    members[0] = (struct sim_member_options){.flush_ns_min = 100000000,
+                                             .flush_ns_max = 100000000,
+                                             .bytes_per_s = 1000,
+                                             .seek_ns = 500000000};
+    members[1] = (struct sim_member_options){.seek_ns = 500000000};
+    SET_UP_AGAIN();
+    for (uint32_t i = 0; i < ARRAY_COUNT(requests); i++)
+        start(&probes[i], requests[i].kind, requests[i].member, requests[i].sector,
+              requests[i].sector_count);
+    for (uint32_t i = 0; i < ARRAY_COUNT(requests); i++) {
+        CHECK_EQ(await(&probes[i]), 0);
+        CHECK_EQ(probes[i].done_ns, requests[i].done_ms * 1000000);
+    }
+    /* Idle, it starts at once; slow, all of it takes longer. */
+    CHECK_EQ(sim_inject(sim, &(struct sim_fault){.kind = SIM_SLOW, .factor = 3}), 0);
+    start(&probes[0], IO_READ, 0, 12, 1);
+    start(&probes[1], IO_READ, 0, 0, 1);
+    CHECK_EQ(await(&probes[1]), 0);
+    CHECK_EQ(probes[0].done_ns, 4172000000 + 3 * 512000000ULL);
+    CHECK_EQ(probes[1].done_ns, probes[0].done_ns + 3 * 1012000000ULL);
+    tear_down();
+}
+
+/* What a member that hung had to do takes its time from the return on. */
+TEST(with_a_rate_a_member_that_hung_goes_on)
+{
+    static struct probe probes[2];
+
+    SET_UP();
+    members[0] = (struct sim_member_options){.bytes_per_s = 1000};
+    SET_UP_AGAIN();
+    start(&probes[0], IO_READ, 0, 0, 1);
+    CHECK_EQ(sim_inject(sim, &(struct sim_fault){.kind = SIM_HANG}), 0);
+    start(&probes[1], IO_READ, 0, 1, 1);
+    CHECK_EQ(sim_inject(sim, &(struct sim_fault){.kind = SIM_RETURN, .at_ns = 100000000}), 0);
+    CHECK_EQ(await(&probes[0]), 0);
+    CHECK_EQ(await(&probes[1]), 0);
+    CHECK_EQ(probes[0].done_ns, 612000000);
+    CHECK_EQ(probes[1].done_ns, 1124000000);
+    tear_down();
+}
+
 TEST(deadlines_are_kept_to_the_nanosecond)
 {
     static struct probe probe;
@@ -1876,6 +1939,8 @@ TEST_MAIN({
     RUN(faults_come_at_their_time_or_event);
     RUN(events_come_in_the_order_of_time_and_sequence);
     RUN(latencies_lie_between_their_limits_and_requests_overtake);
+    RUN(with_a_rate_requests_take_turns);
+    RUN(with_a_rate_a_member_that_hung_goes_on);
     RUN(deadlines_are_kept_to_the_nanosecond);
     RUN(the_clock_moves_only_while_run_waits);
     RUN(a_lane_runs_its_own_and_leaves_the_rest);

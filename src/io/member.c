@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "util/checked.h"
@@ -29,6 +30,26 @@ static const char *kind_name(mode_t mode)
     return "something else";
 }
 
+bool device_is_rotational(const char *sysfs, dev_t device)
+{
+    /* A partition's entry lies inside its disk's, which has the queue. */
+    static const char *const places[] = {"queue/rotational", "../queue/rotational"};
+
+    for (uint32_t i = 0; i < ARRAY_COUNT(places); i++) {
+        char path[PATH_MAX];
+        char answer = '0';
+        (void)snprintf(path, sizeof path, "%s/dev/block/%u:%u/%s", sysfs, major(device),
+                       minor(device), places[i]);
+        const int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0)
+            continue;
+        const bool known = read(fd, &answer, 1) == 1;
+        (void)close(fd);
+        return known && answer == '1';
+    }
+    return false;
+}
+
 /* Size and block size of an open file or device into *member. */
 static int measure(struct member *member, struct braid_error *err)
 {
@@ -38,6 +59,8 @@ static int measure(struct member *member, struct braid_error *err)
         return error_set(err, -errno, "cannot be looked at: %s", strerror(errno));
     member->device = status.st_dev;
     member->inode = status.st_ino;
+    member->rotational =
+        device_is_rotational("/sys", S_ISBLK(status.st_mode) ? status.st_rdev : status.st_dev);
     member->block_bytes = 512;
     if (S_ISREG(status.st_mode)) {
         member->device_bytes = (uint64_t)status.st_size;

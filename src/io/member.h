@@ -40,7 +40,9 @@ struct member {
     uint64_t device_bytes; /* of the whole file or device */
     uint32_t block_bytes;  /* the device's own sector: 512 for files */
     bool block_device;
-    bool whole; /* named by path alone, so that its partitions may be looked at */
+    bool
+        rotational; /* the device, or the one that the file lies on; false also if that isn't known */
+    bool whole;     /* named by path alone, so that its partitions may be looked at */
     dev_t device;
     ino_t inode;
 };
@@ -76,6 +78,10 @@ struct member_passed {
  * written to. */
 int member_adopt(int fd, const struct member_passed *passed, struct member **out,
                  struct braid_error *err);
+
+/* Whether the kernel says so of a device, or of the disk that it is a partition of; sysfs: "/sys".
+ * False for what isn't there, as file systems that lie on no one device. */
+bool device_is_rotational(const char *sysfs, dev_t device);
 
 /* The partition of an already open whole member, as a member of its own. */
 int member_open_partition(const struct member *disk, uint32_t partition, bool shared,

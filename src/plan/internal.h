@@ -26,6 +26,11 @@ const struct plan_member *plan_serving(const struct plan_view *view, uint32_t sl
 /* Mirrors: the copy that is read, as PLAN_DIRECT: the first usable one that isn't write-mostly, else
  * the first; or PLAN_UNREADABLE.  Sets the piece's slot and member_sector to the copy's. */
 void plan_copy(const struct plan_view *view, uint64_t volume_sector, struct plan_piece *piece);
+/* The same, but where copies agree the one that `balance` chooses, and only for a stretch of the request
+ * that is to stay on one member.  balance may be NULL: plan_copy(). */
+void plan_balanced_copy(const struct plan_view *view, struct plan_balance *balance,
+                        const struct plan_request *request, uint64_t volume_sector,
+                        struct plan_piece *piece);
 
 /* RAID 4/5/6: collect the surviving chunks of the row at piece->member_sector, but that of
  * piece->slot, as sources behind those of earlier pieces, and note what is lost.  Shortens the

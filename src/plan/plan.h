@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "geometry/geometry.h"
+#include "plan/plan_balance.h"
 #include "util/ranges.h"
 #include "util/text.h"
 
@@ -76,7 +77,7 @@ struct plan_piece {
 
     /* PLAN_RECONSTRUCT: sources[first_source .. + source_count) determine the chunk.
      * PLAN_CHECK: they are all that is left of the row, or the copies, and say too much; of
-     * copies the first is the one that reads come from. */
+     * copies the first is the one that reads come from where they may differ. */
     enum plan_role role; /* of the wanted chunk */
     uint32_t exponent;   /* likewise, in Q */
     uint32_t first_source;
@@ -96,6 +97,8 @@ struct plan {
     uint32_t source_capacity;    /* >= slot_count */
     uint64_t source_sectors;     /* all sources' sectors together: the memory that they may take */
     uint64_t source_sectors_max; /* planning stops at the first piece that reaches it */
+    /* plan_read() of mirrors: how to choose among copies that agree; NULL: the first of them. */
+    struct plan_balance *balance;
 };
 
 /* Plan a read of [volume_sector, volume_sector + sectors), which lies in the volume.

@@ -6,8 +6,8 @@
  * changes: at a rebuilding member's offset, at a bad block, at the edge of a range
  * whose parity isn't trusted.
  *
- * Mirrors are always read from the first usable copy.  That is what keeps two reads of
- * a range that isn't in sync from disagreeing. */
+ * Mirrors are read from the first usable copy wherever copies may differ: that is what keeps
+ * two reads of a range that isn't in sync from disagreeing.  Elsewhere see plan_balance.c. */
 #include <assert.h>
 #include <stddef.h>
 
@@ -273,7 +273,7 @@ uint64_t plan_read(const struct plan_view *view, uint64_t volume_sector, uint64_
             break;
         case LEVEL_RAID1:
         case LEVEL_RAID10:
-            plan_copy(view, volume_sector + done, piece);
+            plan_balanced_copy(view, plan->balance, &request, volume_sector + done, piece);
             break;
         case LEVEL_RAID4:
         case LEVEL_RAID5:

@@ -58,8 +58,10 @@ static void io_done(struct io_request *request, int result)
 {
     struct member_io *io = CONTAINER_OF(request, struct member_io, request);
     struct batch *batch = io->batch;
+    struct lane *lane = batch->lane;
 
     io->result = result;
+    balance_done(&lane->engine->balance, &io->balance, result, lane->io);
     batch->failed = batch->failed || result < 0;
     if (--batch->outstanding == 0)
         batch->done(batch);
@@ -145,9 +147,9 @@ static void place_iovs(struct batch *batch)
 
 void batch_submit(struct batch *batch)
 {
-    const struct engine *engine = batch->lane->engine;
+    struct engine *engine = batch->lane->engine;
     struct io *io = batch->lane->io;
-    const uint64_t deadline_ns = io_now(io) + engine->options.io_timeout_ns;
+    const uint64_t now_ns = io_now(io);
 
     assert(batch->io_count > 0);
     place_iovs(batch);
@@ -160,9 +162,16 @@ void batch_submit(struct batch *batch)
         else
             request->zero_bytes = member_io->sectors * SECTOR_BYTES;
         request->fua = request->kind == IO_WRITE && batch->fua;
-        request->deadline_ns = deadline_ns;
+        request->deadline_ns = now_ns + engine->options.io_timeout_ns;
         request->offset_bytes =
             engine->data_offset_bytes[request->member] + member_io->member_sector * SECTOR_BYTES;
+        member_io->balance = (struct balance_io){
+            .io_member = request->member,
+            .kind = request->kind,
+            .member_sector = member_io->member_sector,
+            .sectors = member_io->sectors,
+        };
+        balance_submitted(&engine->balance, &member_io->balance, now_ns);
         io_submit(io, request);
     }
 }

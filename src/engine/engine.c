@@ -86,6 +86,7 @@ static void release(struct engine *engine)
         lane_clear(&engine->lanes[i]);
     committer_destroy(engine->committer);
     shared_clear(&engine->shared);
+    balance_clear(&engine->balance);
     free(engine->data_offset_bytes);
     free(engine->slot_of_member);
     free(engine->lanes);
@@ -114,8 +115,9 @@ int engine_create(const struct engine_options *options, struct engine **out)
     engine->data_offset_bytes = calloc(member_count, sizeof *engine->data_offset_bytes);
     engine->slot_of_member = calloc(member_count, sizeof *engine->slot_of_member);
     engine->lanes = calloc(options->lane_count, sizeof *engine->lanes);
-    if (shared_init(&engine->shared, options) < 0 || engine->data_offset_bytes == NULL ||
-        engine->slot_of_member == NULL || engine->lanes == NULL)
+    if (shared_init(&engine->shared, options) < 0 || balance_init(&engine->balance, options) < 0 ||
+        engine->data_offset_bytes == NULL || engine->slot_of_member == NULL ||
+        engine->lanes == NULL)
         goto fail;
     memcpy(engine->data_offset_bytes, options->data_offset_bytes,
            member_count * sizeof *engine->data_offset_bytes);

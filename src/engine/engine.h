@@ -66,8 +66,10 @@ struct engine_options {
     struct io *const *ios; /* of each lane; copied */
     uint32_t lane_count;
     const struct parity_kernels *kernels;
-    uint64_t io_timeout_ns; /* of each member I/O; 0: 30 s */
-    uint32_t depth;         /* tasks of a lane at a time, of each kind; 0: 4 */
+    uint64_t io_timeout_ns;       /* of each member I/O; 0: 30 s */
+    uint32_t depth;               /* tasks of a lane at a time, of each kind; 0: 4 */
+    enum plan_policy read_policy; /* of mirrors */
+    const bool *rotational;       /* by I/O member, copied; NULL: none is, or it isn't known */
 
     bool writable;
     /* Rebuild and rewrite also what is computed from parity that isn't trusted. */

@@ -6,6 +6,7 @@
  *      shared.c   all that lanes have in common: who owns which unit, what is usable, what has
  *                 to be durable before anything may be acknowledged
  *      batch.c    member I/O that belongs together
+ *      balance.c  what members are busy with and how fast they are, for reading mirrors
  *      unit.c     how the volume is cut into what is owned
  *      window.c   carrying out a plan of reading
  *      read.c     reading
@@ -21,6 +22,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "engine/balance.h"
 #include "engine/engine.h"
 #include "plan/plan_write.h"
 #include "util/list.h"
@@ -41,6 +43,7 @@ struct member_io {
     struct batch *batch;
     uint64_t member_sector;
     uint64_t sectors;
+    struct balance_io balance;
     uint32_t first_iov;
     int result;
 };
@@ -247,6 +250,10 @@ struct task {
     uint64_t window_sectors;
     uint64_t blocked_at;    /* RESYNC: the first sector that could not be settled; UINT64_MAX */
     uint64_t owned_sectors; /* of the request from window_start on, that the units cover */
+    /* Reading, after an error: whose, and up to where in the request it is to be read from all the
+     * same, until it is known which sectors are bad. */
+    uint32_t suspect;
+    uint64_t suspect_until;
     struct plan plan;
     uint8_t **source_buffers; /* by index in plan.sources */
     uint8_t *target;          /* where the window's contents go */
@@ -331,12 +338,14 @@ struct lane {
     const uint8_t **buffers;
     struct parity_chunk *chunks;
     uint8_t *computed[2]; /* P and Q as they should be */
+    struct plan_balance balance;
 };
 
 struct engine {
     struct engine_options options;
     struct units units;
     struct shared shared;
+    struct balance balance;
     uint64_t *data_offset_bytes;
     uint32_t *slot_of_member; /* MD_SLOT_NONE: a spare's */
 

@@ -701,10 +701,12 @@ int lane_create(struct lane *lane, struct engine *engine, uint32_t index)
     lane->spans = calloc(engine->spans_max, sizeof *lane->spans);
     lane->buffers = calloc(2 * (size_t)g->slot_count, sizeof *lane->buffers);
     lane->chunks = calloc(g->slot_count, sizeof *lane->chunks);
+    lane->balance.loads = calloc(engine->options.io_member_count, sizeof *lane->balance.loads);
     for (uint32_t i = 0; i < ARRAY_COUNT(lane->computed); i++)
         lane->computed[i] = pages_allocate(engine->piece_sectors * SECTOR_BYTES);
     if (lane->flush.ios == NULL || lane->spans == NULL || lane->buffers == NULL ||
-        lane->chunks == NULL || lane->computed[0] == NULL || lane->computed[1] == NULL)
+        lane->chunks == NULL || lane->balance.loads == NULL || lane->computed[0] == NULL ||
+        lane->computed[1] == NULL)
         return -ENOMEM;
     const int result = create_tasks(lane);
     return result == 0 ? create_claims(lane) : result;
@@ -734,6 +736,7 @@ void lane_clear(struct lane *lane)
     free(lane->spans);
     free(lane->buffers);
     free(lane->chunks);
+    free(lane->balance.loads);
     for (uint32_t i = 0; i < ARRAY_COUNT(lane->computed); i++)
         pages_free(lane->computed[i], lane->engine->piece_sectors * SECTOR_BYTES);
     (void)pthread_mutex_destroy(&lane->inbox_lock);

@@ -17,7 +17,10 @@
  * stretch, and the window is read again in pieces of 4 KiB; a piece that fails then marks its
  * sectors as bad, and the planner reads around them.  An error that speaks of the member and not
  * of a place fails the member.  Each turn so makes the set of what is usable smaller, and the loop
- * ends. */
+ * ends.
+ *
+ * Of a mirror another copy would do at once.  But the one that failed is read again, until it is known
+ * which of its sectors are bad: so they are mended, and don't fail somebody else's read. */
 #include <assert.h>
 
 #include "engine/shared.h"
@@ -84,11 +87,22 @@ static void next_window(struct task *task)
     read->done(read);
 }
 
+static void note_suspect(struct task *task)
+{
+    uint32_t i = 0;
+
+    while (task->batch.ios[i].result == 0)
+        i++;
+    task->suspect = task->batch.ios[i].request.member;
+    task->suspect_until = MAX(task->suspect_until, task->window_start + task->window_sectors);
+}
+
 static void window_read(struct task *task)
 {
     const bool owned = task->claim_owned > 0;
 
     if (task->batch.failed) {
+        note_suspect(task);
         task_read_failed(task, owned);
         plan_window(task);
         return;
@@ -104,6 +118,15 @@ static void window_read(struct task *task)
     mend_start(task, next_window);
 }
 
+/* What is known for choosing among copies; NULL: there is no choice. */
+static struct plan_balance *look(const struct task *task)
+{
+    struct lane *lane = task->lane;
+
+    lane->balance.preferred = task->window_start < task->suspect_until ? task->suspect : UINT32_MAX;
+    return balance_look(&lane->engine->balance, lane->io, &lane->balance);
+}
+
 static void plan_window(struct task *task)
 {
     struct shared *shared = &task->lane->engine->shared;
@@ -114,6 +137,7 @@ static void plan_window(struct task *task)
     if (task->fine)
         limit = MIN(limit, (uint64_t)FINE_WINDOW_SECTORS);
 
+    task->plan.balance = look(task);
     shared_plan_begin(shared);
     task->window_sectors = plan_read(&shared->view, read->volume_sector + task->window_start,
                                      MIN(read->sectors - task->window_start, limit),
@@ -135,6 +159,7 @@ void read_start(struct task *task, struct engine_read *read)
     task->read = read;
     task->window_start = 0;
     task->owned_sectors = 0;
+    task->suspect_until = 0;
     task->fine = false;
     plan_window(task);
 }

@@ -730,9 +730,21 @@ static void add_candidate(const struct world *w, struct plan_slot *slot, uint32_
         .io_member = device, .in_sync_sectors = w->devices[device].in_sync_sectors};
 }
 
+/* Copies that agree may be read in any way: in all of them, the default most often. */
+static enum plan_policy read_policy(const struct world *w)
+{
+    static const enum plan_policy policies[] = {
+        PLAN_EXPECTED_TIME, PLAN_EXPECTED_TIME, PLAN_EXPECTED_TIME, PLAN_ROUND_ROBIN, PLAN_MD,
+        PLAN_FIRST,
+    };
+
+    return policies[w->seed % ARRAY_COUNT(policies)];
+}
+
 void world_start(struct world *w)
 {
     struct plan_slot slots[DEVICES_MAX] = {0};
+    bool rotational[DEVICES_MAX];
     uint64_t offsets[DEVICES_MAX];
     struct io *ios[WORLD_LANES_MAX];
 
@@ -748,6 +760,7 @@ void world_start(struct world *w)
     }
     for (uint32_t i = 0; i < w->device_count; i++) {
         offsets[i] = w->data_offset_sectors[i] * SECTOR_BYTES;
+        rotational[i] = (prng_mix(w->seed + i) & 1) != 0;
         if (w->opening == OPEN_WRITABLE && w->devices[i].away &&
             w->devices[i].belief != DEVICE_BLANK) {
             w->devices[i].failed_at =
@@ -769,6 +782,8 @@ void world_start(struct world *w)
         .depth = 1 + (uint32_t)world_draw(w, 2),
         .writable = w->opening == OPEN_WRITABLE,
         .accept_doubt = w->accept_doubt,
+        .read_policy = read_policy(w),
+        .rotational = rotational,
         .lost = w->lost,
         .sweep_sectors_max = world_chance(w, 1, 3) ? 0 : 8 + world_draw(w, 25),
         .supers = w->opening == OPEN_WRITABLE && (w->parity || w->mirrors) ? room.supers : NULL,

@@ -63,6 +63,7 @@ enum {
     OPTION_SHARED,
     OPTION_TIMEOUT,
     OPTION_RUNTIME,
+    OPTION_READ_POLICY,
     OPTION_COMMAND, /* first value for a command's own options */
 };
 
@@ -90,9 +91,18 @@ enum {
     }
 #define SHARED_HELP "  --shared            go on though somebody is writing to a member\n"
 
+/* For those that read what mirrors hold several times. */
+#define READ_POLICY_LONG_OPTION                                                                    \
+    {                                                                                              \
+        "read-policy", required_argument, NULL, OPTION_READ_POLICY                                 \
+    }
+#define READ_POLICY_HELP                                                                           \
+    "  --read-policy NAME  which copy of a mirror to read: expected-time, first, round-robin\n"    \
+    "                      or md\n"
+
 void open_options_init(struct open_options *options, int argc);
 void open_options_free(struct open_options *options);
-/* Take an option of OPEN_LONG_OPTIONS.  Returns false for a value that can't be read, after
+/* Take an option of OPEN_LONG_OPTIONS or of those behind it.  Returns false for a value that can't be read, after
  * saying so. */
 bool open_option(struct open_options *options, int option, const char *argument);
 

@@ -209,6 +209,7 @@ static bool parse(struct reading *reading, int argc, char **argv)
         OPEN_LONG_OPTIONS,
         RUNTIME_LONG_OPTION,
         SHARED_LONG_OPTION,
+        READ_POLICY_LONG_OPTION,
         {NULL,     0,                 NULL, 0            },
     };
     bool good = true;
@@ -296,7 +297,7 @@ const struct command command_read = {
             "  --bad fail          data in doubt is an error, not a warning\n"
             "  --bad zero          zeros in place of what can't be read; opens an array that has\n"
             "                      lost more members than it can bear\n"
-            "  --quiet             no progress\n" OPEN_HELP SHARED_HELP "\n"
+            "  --quiet             no progress\n" OPEN_HELP SHARED_HELP READ_POLICY_HELP "\n"
             "exit codes: 0 done (also degraded: that is a warning), 1 failed, 2 usage, 6 refused\n"
             "(somebody is writing to a member, FILE exists), 130 interrupted\n",
     .run = run,

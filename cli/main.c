@@ -80,6 +80,9 @@ bool open_option(struct open_options *options, int option, const char *argument)
     case OPTION_SHARED:
         options->braid.shared = true;
         return true;
+    case OPTION_READ_POLICY:
+        options->braid.read_policy = argument;
+        return true;
     case OPTION_TIMEOUT: {
         uint64_t seconds;
         if (braid_parse_size(argument, &seconds) == 0 && seconds >= 1 && seconds <= 1000000) {

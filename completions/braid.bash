@@ -24,6 +24,7 @@ _braid()
     --layout) words="original alternate" ;;
     --metadata) words="0.90 1.0 1.1 1.2" ;;
     --bad) words="fail zero" ;;
+    --read-policy) words="expected-time first round-robin md" ;;
     --offset | --length | --as | --io-timeout | --speed-max | --name | --port | --listen | --slots) return ;;
     -i | --input | -o | --output)
         compopt -o filenames 2>/dev/null

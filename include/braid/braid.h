@@ -89,6 +89,11 @@ struct braid_options {
     uint32_t lanes;
     /* Requests that a lane works on at a time.  Default 0: 4. */
     uint32_t depth;
+    /* Which copy of a mirror is read where several are good and known to agree: "expected-time" (the
+     * one that will have answered first), "first", "round-robin", or "md" (as Linux md chooses).
+     * Default NULL: expected-time; but first with `as_spec` or `shared`, since then nobody knows
+     * whether copies agree. */
+    const char *read_policy;
     /* Called with each warning: a line or more without a final newline.  May be NULL, the default.
      * Runs on the thread that called the library; with slots or lanes on any. */
     void (*warn)(void *context, const char *text);

@@ -769,6 +769,7 @@ void array_take_over(struct braid_array *array, struct braid_array *fresh)
     assert(old.engine == NULL && fresh->engine == NULL);
     *array = *fresh;
     array->options = old.options;
+    array->read_policy = old.read_policy;
     array->service = old.service;
     array->control = old.control;
     array->events = old.events;

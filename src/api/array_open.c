@@ -168,12 +168,31 @@ void braid_upkeep(struct braid_array *array, bool wanted)
         (void)service_call(array->service, &call.call);
 }
 
+/* Without metadata, or while somebody else writes, copies may differ, and nothing says where: two
+ * reads must not disagree for it. */
+static int choose_read_policy(const struct braid_options *options, enum plan_policy *out,
+                              struct braid_error *err)
+{
+    if (options->read_policy == NULL && (options->as_spec != NULL || options->shared)) {
+        *out = PLAN_FIRST;
+        return 0;
+    }
+    if (plan_policy_from_name(options->read_policy, out) == 0)
+        return 0;
+    return error_set(err, -EDOM,
+                     "--read-policy %s: known are expected-time, first, round-robin and md",
+                     options->read_policy);
+}
+
 int braid_open(const char *const *members, size_t count, const struct braid_options *options,
                struct braid_array **out, struct braid_error *error)
 {
     struct braid_array *array;
+    enum plan_policy read_policy;
 
-    int result = array_assemble(members, count, options, false, &array, error);
+    int result = choose_read_policy(options, &read_policy, error);
+    if (result == 0)
+        result = array_assemble(members, count, options, false, &array, error);
     if (result < 0)
         return result;
     for (const struct note *note = array->warnings; note != NULL; note = note->next)
@@ -187,6 +206,7 @@ int braid_open(const char *const *members, size_t count, const struct braid_opti
         result = refusal(array, error);
     else if (options->writable)
         result = check_held(array, options, error);
+    array->read_policy = read_policy;
     if (result == 0)
         result = options->slots > 0 || options->lanes > 0 ? make_service(array, error)
                                                           : array_start(array, error);

@@ -270,12 +270,17 @@ static int create_engine(struct braid_array *array, const struct engine_super *s
 {
     const struct braid_options *options = &array->options;
     uint64_t *data_offsets = calloc(array->member_count, sizeof *data_offsets);
+    bool *rotational = calloc(array->member_count, sizeof *rotational);
+    int result = -ENOMEM;
 
-    if (data_offsets == NULL)
-        return -ENOMEM;
-    for (uint32_t i = 0; i < array->member_count; i++)
+    if (data_offsets == NULL || rotational == NULL)
+        goto out;
+    for (uint32_t i = 0; i < array->member_count; i++) {
+        const struct member *member = array->members[i].probe.member;
         data_offsets[i] = array->members[i].data_offset_sectors * 512;
-    const int result = engine_create(
+        rotational[i] = member != NULL && member->rotational;
+    }
+    result = engine_create(
         &(struct engine_options){
             .geometry = array->geometry,
             .slots = array->slots,
@@ -287,6 +292,8 @@ static int create_engine(struct braid_array *array, const struct engine_super *s
             .kernels = &parity_isal,
             .depth = options->depth != 0 ? options->depth : DEFAULT_DEPTH,
             .io_timeout_ns = (uint64_t)options->io_timeout_ms * 1000000,
+            .read_policy = array->read_policy,
+            .rotational = rotational,
             .writable = options->writable,
             .accept_doubt = options->force,
             .lost = lost,
@@ -295,7 +302,9 @@ static int create_engine(struct braid_array *array, const struct engine_super *s
             .context = array,
         },
         &array->engine);
+out:
     free(data_offsets);
+    free(rotational);
     return result;
 }
 

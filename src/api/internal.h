@@ -107,6 +107,7 @@ struct gone {
 
 struct braid_array {
     struct braid_options options; /* callbacks and policies; no strings */
+    enum plan_policy read_policy;
     struct array_member *members; /* as given, those named missing left out */
     uint32_t member_count;
 

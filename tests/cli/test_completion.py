@@ -28,6 +28,7 @@ with tap.case("commands"):
 with tap.case("options of a command"):
     tap.equal("--offset" in complete("read", "--"), True, "read --offset")
     tap.equal("--offset" in complete("detail", "--"), False, "detail --offset")
+    tap.equal(complete("read", "--read-p"), ["--read-policy"], "read --read-policy")
     tap.equal(complete("detail", "--js"), ["--json"], "detail --json")
     tap.equal({"--input", "--offset", "--force"} <= set(complete("write", "--")), True, "write")
     tap.equal("--shared" in complete("write", "--"), False, "write --shared")
@@ -45,6 +46,8 @@ with tap.case("workloads of the bench and their options"):
 with tap.case("values"):
     tap.equal(complete("read", "--bad", ""), ["fail", "zero"], "--bad")
     tap.equal(complete("detail", "--layout", "a"), ["alternate"], "--layout")
+    policies = ["expected-time", "first", "md", "round-robin"]
+    tap.equal(sorted(complete("read", "--read-policy", "")), policies, "--read-policy")
     tap.equal(complete("rebuild", "--speed-max", "1"), [], "--speed-max")
 
 with tap.case("members are files"):

@@ -245,6 +245,7 @@ static void make_words(struct serving *serving, char *const *members, int count,
     add_parameter(serving, "layout", options->layout);
     add_parameter(serving, "metadata", options->metadata);
     add_parameter(serving, "bad", serving->bad);
+    add_parameter(serving, "read-policy", options->read_policy);
     add_parameter(serving, "slots", serving->slots);
     add_parameter(serving, "fuse", serving->fuse);
     add_parameter(serving, "io-timeout", timeout);
@@ -290,6 +291,7 @@ static bool parse(struct serving *serving, int argc, char **argv)
         {"slots",     required_argument, NULL, OPTION_SLOTS    },
         {"fuse",      required_argument, NULL, OPTION_FUSE     },
         OPEN_LONG_OPTIONS,
+        READ_POLICY_LONG_OPTION,
         SHARED_LONG_OPTION,
         RUNTIME_LONG_OPTION,
         {NULL,        0,                 NULL, 0               },
@@ -394,7 +396,7 @@ const struct command command_serve = {
         "  --bad fail|zero     what is in doubt is an error too; what is lost reads as zeros\n"
         "  --force             write though the array was degraded and not stopped cleanly\n"
         "  --slots N           requests that are worked on at a time (16)\n" OPEN_HELP SHARED_HELP
-            RUNTIME_HELP "\n"
+            READ_POLICY_HELP RUNTIME_HELP "\n"
         "exit codes: 0 stopped, 1 failed, 2 usage, 6 refused (somebody uses a member, or the\n"
         "name)\n",
     .run = run,

@@ -153,6 +153,8 @@ static int plugin_config(const char *key, const char *value)
         options.layout = value;
     else if (strcmp(key, "metadata") == 0)
         options.metadata = value;
+    else if (strcmp(key, "read-policy") == 0)
+        options.read_policy = value;
     else if (strcmp(key, "name") == 0)
         name = value;
     else if (strcmp(key, "control") == 0)
@@ -190,6 +192,7 @@ static int plugin_config(const char *key, const char *value)
     "missing=MEMBER    leave it out, or slot=N\n"                                                  \
     "as=SPEC           geometry of members without metadata\n"                                     \
     "bad=fail|zero     what to do about data that is lost or in doubt\n"                           \
+    "read-policy=NAME  expected-time, md, round-robin or first: which copy is read\n"              \
     "force=true        write though data is in doubt\n"                                            \
     "io-timeout=SEC    when a member that doesn't answer is given up (30)\n"                       \
     "slots=N           requests that are worked on at a time (16)\n"                               \

@@ -57,19 +57,19 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "io/io_call.h"
 #include "io/io_clock.h"
+#include "io/io_watch.h"
 #include "util/checked.h"
 #include "util/compiler.h"
 
 #define THREADS_MAX        64
 #define BOUNCE_BYTES       ((size_t)256 << 10)
 #define BOUNCE_ALIGN_BYTES 4096
-#define LOOK_NS            100000000ULL /* between two looks at a member's file */
 
 enum worker_state {
     WORKER_IDLE,
@@ -102,17 +102,7 @@ struct worker {
      * other way round. */
     pthread_mutex_t delivery;
     bool abandoned;          /* the request and what it points to are gone */
-    const struct iovec *iov; /* where the next byte goes or comes from, with */
-    size_t iov_used_bytes;   /* as many of it done with */
-};
-
-/* A member's file that is looked at now and then. */
-struct watch {
-    char *path; /* NULL: it isn't */
-    dev_t device;
-    ino_t inode;
-    atomic_uint_fast64_t looked_ns;
-    atomic_int result; /* once it is an error, it stays */
+    struct io_cursor cursor; /* where the next byte goes or comes from */
 };
 
 struct threads {
@@ -122,8 +112,8 @@ struct threads {
     uint32_t worker_count;  /* that were started */
     struct io_extent *extents;
     uint32_t extent_count;
-    bool *owns_fd;         /* extent_count: the extent's fd is a duplicate of our own */
-    struct watch *watches; /* extent_count */
+    bool *owns_fd;            /* extent_count: the extent's fd is a duplicate of our own */
+    struct io_watch *watches; /* extent_count */
 
     /* The owner alone uses these. */
     struct list_node timers;
@@ -167,7 +157,7 @@ static void free_threads(struct threads *threads)
         if (threads->owns_fd[i])
             (void)close(threads->extents[i].fd);
     for (uint32_t i = 0; i < threads->extent_count; i++)
-        free(threads->watches[i].path);
+        io_watch_end(&threads->watches[i]);
     free(threads->watches);
     free(threads->owns_fd);
     free(threads->extents);
@@ -244,35 +234,8 @@ static void take(struct worker *worker)
 
     (void)pthread_mutex_lock(&worker->delivery);
     worker->abandoned = false;
-    worker->iov = request->iov;
-    worker->iov_used_bytes = 0;
+    worker->cursor = (struct io_cursor){.iov = request->iov};
     (void)pthread_mutex_unlock(&worker->delivery);
-}
-
-/* Copy between the bounce buffer's first bytes and the request's buffers, in the direction
- * of its kind. */
-static void copy(struct worker *worker, size_t bytes)
-{
-    uint8_t *bounce = worker->bounce;
-
-    while (bytes > 0) {
-        const size_t room = worker->iov->iov_len - worker->iov_used_bytes;
-        const size_t piece = MIN(room, bytes);
-
-        if (room == 0) {
-            worker->iov++;
-            worker->iov_used_bytes = 0;
-            continue;
-        }
-        uint8_t *place = (uint8_t *)worker->iov->iov_base + worker->iov_used_bytes;
-        if (worker->kind == IO_WRITE)
-            memcpy(bounce, place, piece);
-        else
-            memcpy(place, bounce, piece);
-        bounce += piece;
-        bytes -= piece;
-        worker->iov_used_bytes += piece;
-    }
 }
 
 /* Deliver what was read, collect what is to be written, or (0 bytes) only ask.
@@ -281,8 +244,10 @@ static bool exchange(struct worker *worker, size_t bytes)
 {
     (void)pthread_mutex_lock(&worker->delivery);
     const bool wanted = !worker->abandoned;
-    if (wanted)
-        copy(worker, bytes);
+    if (wanted && worker->kind == IO_WRITE)
+        io_cursor_gather(&worker->cursor, worker->bounce, bytes);
+    else if (wanted)
+        io_cursor_scatter(&worker->cursor, worker->bounce, bytes);
     (void)pthread_mutex_unlock(&worker->delivery);
     return wanted;
 }
@@ -319,47 +284,18 @@ static int read_request(struct worker *worker)
     return 0;
 }
 
-/* Whether the next bytes of the file are there, so that writing them doesn't make it longer.
- * Somebody may cut it between this and the write; what is there to ask leaves that gap. */
-static int check_size(const struct worker *worker, uint64_t bytes)
-{
-    struct stat status;
-
-    if (fstat(worker->fd, &status) < 0)
-        return -errno;
-    if (S_ISREG(status.st_mode) &&
-        !checked_inside(worker->offset_bytes, bytes, (uint64_t)status.st_size))
-        return -ENXIO;
-    return 0;
-}
-
-static int sync_data(const struct worker *worker)
-{
-    int result;
-
-    do
-        result = fdatasync(worker->fd);
-    while (result < 0 && errno == EINTR);
-    return result < 0 ? -errno : 0;
-}
-
-static bool is_unsupported(int error)
-{
-    return error == EOPNOTSUPP || error == ENOSYS || error == EINVAL;
-}
-
 /* Returns the bytes written or -errno. */
 static ssize_t write_durably(const struct worker *worker, uint8_t *from, size_t bytes)
 {
     const struct iovec iov = {.iov_base = from, .iov_len = bytes};
     ssize_t put = pwritev2(worker->fd, &iov, 1, (off_t)worker->offset_bytes, RWF_DSYNC);
 
-    if (put >= 0 || !is_unsupported(errno))
+    if (put >= 0 || !io_call_is_unsupported(-errno))
         return put >= 0 ? put : -errno;
     put = pwrite(worker->fd, from, bytes, (off_t)worker->offset_bytes);
     if (put < 0)
         return -errno;
-    const int synced = sync_data(worker);
+    const int synced = io_call_sync(worker->fd);
     return synced < 0 ? synced : put;
 }
 
@@ -370,7 +306,7 @@ static int write_piece(struct worker *worker, size_t bytes)
     uint8_t *from = worker->bounce;
 
     while (bytes > 0) {
-        const int fits = check_size(worker, bytes);
+        const int fits = io_call_fits(worker->fd, worker->offset_bytes, bytes);
         if (fits < 0)
             return fits;
 
@@ -420,62 +356,21 @@ static int write_zeros(struct worker *worker)
     return result;
 }
 
-/* A hole if the file system can; zeros that it keeps track of if it can; else zeros written. */
 static int zero_request(struct worker *worker)
 {
-    static const int ways[] = {FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                               FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE};
-    size_t way = 0;
-
     if (worker->left_bytes == 0)
         return 0;
-    const int fits = check_size(worker, worker->left_bytes);
+    const int fits = io_call_fits(worker->fd, worker->offset_bytes, worker->left_bytes);
     if (fits < 0)
         return fits;
-    while (way < ARRAY_COUNT(ways)) {
-        if (fallocate(worker->fd, ways[way], (off_t)worker->offset_bytes,
-                      (off_t)worker->left_bytes) == 0)
-            return 0;
-        if (errno == EINTR)
-            continue;
-        if (!is_unsupported(errno))
-            return -errno;
-        way++;
-    }
-    return write_zeros(worker);
-}
-
-static int look_at_file(const struct watch *watch, const struct io_extent *extent)
-{
-    struct stat status;
-
-    if (stat(watch->path, &status) < 0)
-        return errno == ENOENT || errno == ENOTDIR ? -ESTALE : 0; /* else nothing is known */
-    if (status.st_dev != watch->device || status.st_ino != watch->inode)
-        return -ESTALE;
-    return (uint64_t)status.st_size < extent->offset_bytes + extent->length_bytes ? -ENXIO : 0;
-}
-
-/* Whether the request's member is still the file that was opened, and as long. */
-static int look_after(const struct worker *worker)
-{
-    struct watch *watch = &worker->threads->watches[worker->member];
-    const uint64_t now_ns = io_clock_now_ns();
-
-    if (watch->path == NULL || atomic_load(&watch->result) < 0)
-        return atomic_load(&watch->result);
-    if (!worker->fua && now_ns < atomic_load(&watch->looked_ns) + LOOK_NS)
-        return 0;
-    atomic_store(&watch->looked_ns, now_ns);
-    const int result = look_at_file(watch, &worker->threads->extents[worker->member]);
-    if (result < 0)
-        atomic_store(&watch->result, result);
-    return result;
+    const int result = io_call_zero(worker->fd, worker->offset_bytes, worker->left_bytes);
+    return io_call_is_unsupported(result) ? write_zeros(worker) : result;
 }
 
 static int carry_out(struct worker *worker)
 {
-    const int result = look_after(worker);
+    const int result =
+        io_watch_look(&worker->threads->watches[worker->member], io_clock_now_ns(), worker->fua);
 
     if (result < 0)
         return result;
@@ -485,7 +380,7 @@ static int carry_out(struct worker *worker)
     case IO_WRITE:
         return write_request(worker);
     case IO_FLUSH:
-        return sync_data(worker);
+        return io_call_sync(worker->fd);
     case IO_ZERO:
         return zero_request(worker);
     }
@@ -832,22 +727,11 @@ static int duplicate_fds(struct threads *threads)
 /* Note which files the extents are of. */
 static int start_watching(struct threads *threads)
 {
-    for (uint32_t i = 0; i < threads->extent_count; i++) {
-        const struct io_extent *extent = &threads->extents[i];
-        struct watch *watch = &threads->watches[i];
-        struct stat status;
+    int result = 0;
 
-        if (extent->path == NULL)
-            continue;
-        if (fstat(extent->fd, &status) < 0)
-            return -errno;
-        watch->device = status.st_dev;
-        watch->inode = status.st_ino;
-        watch->path = strdup(extent->path);
-        if (watch->path == NULL)
-            return -ENOMEM;
-    }
-    return 0;
+    for (uint32_t i = 0; i < threads->extent_count && result == 0; i++)
+        result = io_watch_begin(&threads->watches[i], &threads->extents[i]);
+    return result;
 }
 
 int io_threads_create(const struct io_extent *extents, uint32_t count, uint32_t thread_count,

@@ -17,24 +17,11 @@
 #define IO_IO_THREADS_H
 
 #include "io/io.h"
-
-/* Where a member's bytes are: [offset_bytes, offset_bytes + length_bytes) of fd. */
-struct io_extent {
-    /* The caller's, open until the backend is destroyed.  What can be written through it is
-     * duplicated, and the duplicate stays open (with the locks on it) for as long as a thread
-     * is stuck: it could not be known otherwise whose file a late write ends up in. */
-    int fd;
-    uint64_t offset_bytes;
-    uint64_t length_bytes;
-    /* Where a regular file was opened: then it is looked at before every FUA write, and before other
-     * requests every 100 ms.  When it holds less than the extent, even for a moment and whatever
-     * is asked for, requests end with -ENXIO from then on: should it grow again, it would be with
-     * zeros.  When there is no file any more, or another one, with -ESTALE.  NULL: don't.  Copied. */
-    const char *path;
-};
+#include "io/io_extent.h"
 
 /* Start `thread_count` workers (1..64), and as many spare ones, over extents[count]; the array is
- * copied.
+ * copied.  Descriptors that can be written through are duplicated, and the duplicate stays open for
+ * as long as a thread is stuck.
  *
  * Call submit, run and timers from one thread at a time; io_wake() from any.  Destroying waits for
  * workers that have something in hand, except what was given up at a deadline: they are

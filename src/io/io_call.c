@@ -19,13 +19,14 @@ bool io_call_is_unsupported(int error)
     return error == -EOPNOTSUPP || error == -ENOSYS || error == -EINVAL;
 }
 
-int io_call_fits(int fd, uint64_t offset_bytes, uint64_t bytes)
+int io_call_fits(int fd, uint64_t offset_bytes, uint64_t bytes, bool may_wait)
 {
-    struct stat status;
+    const int flags = AT_EMPTY_PATH | (may_wait ? AT_STATX_SYNC_AS_STAT : AT_STATX_DONT_SYNC);
+    struct statx status;
 
-    if (fstat(fd, &status) < 0)
+    if (statx(fd, "", flags, STATX_TYPE | STATX_SIZE, &status) < 0)
         return -errno;
-    if (S_ISREG(status.st_mode) && !checked_inside(offset_bytes, bytes, (uint64_t)status.st_size))
+    if (S_ISREG(status.stx_mode) && !checked_inside(offset_bytes, bytes, status.stx_size))
         return -ENXIO;
     return 0;
 }
@@ -67,6 +68,20 @@ static struct iovec next_stretch(struct io_cursor *cursor, uint64_t bytes)
     };
     cursor->used_bytes += stretch.iov_len;
     return stretch;
+}
+
+uint32_t io_cursor_window(const struct io_cursor *cursor, uint64_t bytes, struct iovec *out,
+                          uint32_t max)
+{
+    struct io_cursor ahead = *cursor;
+    uint32_t count = 0;
+
+    while (bytes > 0 && count < max) {
+        out[count] = next_stretch(&ahead, bytes);
+        bytes -= out[count].iov_len;
+        count++;
+    }
+    return count;
 }
 
 void io_cursor_skip(struct io_cursor *cursor, uint64_t bytes)

@@ -19,8 +19,9 @@ extern const int io_call_zero_ways[IO_CALL_ZERO_WAYS];
 bool io_call_is_unsupported(int error);
 
 /* Whether the bytes of the file are there, so that writing them doesn't make it longer: 0, or
- * -ENXIO.  Somebody may cut it between this and the write; what is there to ask leaves that gap. */
-int io_call_fits(int fd, uint64_t offset_bytes, uint64_t bytes);
+ * -ENXIO.  Somebody may cut it between this and the write; what is there to ask leaves that gap.
+ * Unless it may wait, a network file system says what it knew last. */
+int io_call_fits(int fd, uint64_t offset_bytes, uint64_t bytes, bool may_wait);
 
 int io_call_sync(int fd);
 
@@ -33,6 +34,11 @@ struct io_cursor {
     const struct iovec *iov;
     size_t used_bytes; /* of iov[0] */
 };
+
+/* Put what comes next, `bytes` at most, into out[max]; returns how many buffers that are.  They may
+ * cover less. */
+uint32_t io_cursor_window(const struct io_cursor *cursor, uint64_t bytes, struct iovec *out,
+                          uint32_t max);
 
 /* Each moves the cursor on by `bytes`, which have to be there. */
 void io_cursor_skip(struct io_cursor *cursor, uint64_t bytes);

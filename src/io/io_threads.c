@@ -306,7 +306,7 @@ static int write_piece(struct worker *worker, size_t bytes)
     uint8_t *from = worker->bounce;
 
     while (bytes > 0) {
-        const int fits = io_call_fits(worker->fd, worker->offset_bytes, bytes);
+        const int fits = io_call_fits(worker->fd, worker->offset_bytes, bytes, true);
         if (fits < 0)
             return fits;
 
@@ -360,7 +360,7 @@ static int zero_request(struct worker *worker)
 {
     if (worker->left_bytes == 0)
         return 0;
-    const int fits = io_call_fits(worker->fd, worker->offset_bytes, worker->left_bytes);
+    const int fits = io_call_fits(worker->fd, worker->offset_bytes, worker->left_bytes, true);
     if (fits < 0)
         return fits;
     const int result = io_call_zero(worker->fd, worker->offset_bytes, worker->left_bytes);

@@ -39,6 +39,7 @@ MAY_INCLUDE_PUBLIC = {
 }
 OUTSIDE = {
     "isa-l.h": {"src/parity"},
+    "liburing.h": {"src/io"},
     "blkid/blkid.h": {"src/io", "src/api"},
     "jansson.h": {"src/api", "src/report", "cli"},
     "libnbd.h": {"src/bench"},

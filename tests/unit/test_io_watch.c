@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* test_io_watch.c - the threads backend notices when a member's file is cut short, gone, or another
- * one: from then on nothing is answered from it, also when it looks right again. */
+/* test_io_watch.c - a backend notices when a member's file is cut short, gone, or another one: from
+ * then on nothing is answered from it, also when it looks right again.
+ *
+ * Of a ring, a file in /tmp is mostly of class direct, one in /dev/shm of class memory. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -8,10 +10,13 @@
 #include <unistd.h>
 
 #include "harness.h"
+#include "io/io_ring.h"
 #include "io/io_threads.h"
 
 enum { BYTES = 1 << 20 };
 
+static bool ring;
+static const char *below;
 static char directory[64];
 static char path[96];
 static int fd = -1;
@@ -21,13 +26,16 @@ static int result;
 
 static void set_up(void)
 {
-    (void)snprintf(directory, sizeof directory, "/tmp/braid-watch-XXXXXX");
+    (void)snprintf(directory, sizeof directory, "%s/braid-watch-XXXXXX", below);
     CHECK(mkdtemp(directory) != NULL);
     (void)snprintf(path, sizeof path, "%s/member", directory);
     fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     CHECK(fd >= 0 && ftruncate(fd, BYTES) == 0);
     const struct io_extent extent = {.fd = fd, .length_bytes = BYTES, .path = path};
-    CHECK_EQ(io_threads_create(&extent, 1, 2, &io), 0);
+    if (ring)
+        CHECK_EQ(io_ring_create(&extent, 1, IO_RING_SLOT, &io), 0);
+    else
+        CHECK_EQ(io_threads_create(&extent, 1, 2, &io), 0);
 }
 
 static void tear_down(void)
@@ -133,5 +141,15 @@ TEST(no_file_in_its_place)
     tear_down();
 }
 
-TEST_MAIN(RUN(what_is_as_it_was_is_used) RUN(a_file_cut_short_is_not_read_even_below_the_cut)
-              RUN(a_look_comes_by_itself) RUN(another_file_in_its_place) RUN(no_file_in_its_place))
+static void run_all(void){
+    RUN(what_is_as_it_was_is_used) RUN(a_file_cut_short_is_not_read_even_below_the_cut)
+        RUN(a_look_comes_by_itself) RUN(another_file_in_its_place) RUN(no_file_in_its_place)}
+
+TEST_MAIN({
+    for (int i = 0; i < 3; i++) {
+        ring = i > 0;
+        below = i < 2 ? "/tmp" : "/dev/shm";
+        printf("# %s in %s\n", ring ? "a ring" : "threads", below);
+        run_all();
+    }
+})

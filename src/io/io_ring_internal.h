@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* io_ring_internal.h - what a ring consists of: io_ring_open.c makes it and takes it down,
+ * io_ring.c runs it. */
+#ifndef IO_IO_RING_INTERNAL_H
+#define IO_IO_RING_INTERNAL_H
+
+#include <liburing.h>
+#include <stdatomic.h>
+
+#include "io/io_call.h"
+#include "io/io_clock.h"
+#include "io/io_ring.h"
+#include "io/io_watch.h"
+#include "util/compiler.h"
+
+#define RING_BUFFER_BYTES ((size_t)64 << 10)
+#define RING_DATA_OPS     64 /* with a buffer each */
+#define RING_PLAIN_OPS    32 /* without: flushes, holes, zeros */
+#define RING_OPS          (RING_DATA_OPS + RING_PLAIN_OPS)
+/* Each op, its cancellation and the wait for a wake: never more at a time. */
+#define RING_ENTRIES 256
+/* The buffers, and one more that holds zeros for ever. */
+#define RING_MEMORY_BYTES ((RING_DATA_OPS + 1) * RING_BUFFER_BYTES)
+
+struct ring_member {
+    int fd; /* the caller's */
+    uint64_t offset_bytes;
+    uint64_t length_bytes;
+    struct io_class_facts facts;
+    bool nowait; /* cached: RWF_NOWAIT hasn't been refused */
+    struct io_watch watch;
+};
+
+enum ring_op_kind {
+    RING_OP_READ,
+    RING_OP_WRITE,
+    RING_OP_SYNC,
+    RING_OP_ALLOCATE, /* fallocate(), in one of io_call_zero_ways */
+};
+
+/* What the kernel does for a request, or for a piece of one. */
+struct ring_op {
+    struct list_node link; /* in idle_data or idle_plain */
+    bool busy;
+    struct ring_transfer *transfer; /* NULL while busy: given up */
+    uint8_t *buffer;                /* its own; NULL of a plain op */
+    enum ring_op_kind kind;
+    uint32_t member;
+    uint32_t again_count;    /* how often it was taken back without an answer */
+    uint8_t *memory;         /* what is left to transfer: here, */
+    uint64_t offset_bytes;   /* there in the file, */
+    uint64_t bytes;          /* as much */
+    struct io_cursor cursor; /* reads: where it goes */
+};
+
+/* A request that the kernel has something of. */
+struct ring_transfer {
+    struct list_node link; /* in idle_transfers; in unissued while left_bytes > 0; or nowhere */
+    struct io_request *request; /* NULL: idle */
+    uint32_t op_count;          /* busy with it */
+    int result;                 /* the first error */
+    struct io_cursor cursor;    /* what isn't handed to ops yet: from or to here, */
+    uint64_t offset_bytes;      /* there in the file, */
+    uint64_t left_bytes;        /* as much */
+    uint32_t zero_way;          /* of io_call_zero_ways; past them zeros are written */
+};
+
+struct ring {
+    struct io io;
+    enum io_ring_owner owner;
+    struct io_uring uring;
+    bool is_open;  /* uring is */
+    bool disabled; /* until the thread that drives it says so */
+    bool files_registered;
+    bool memory_registered;
+    uint8_t *memory; /* RING_MEMORY_BYTES */
+    struct ring_member *members;
+    uint32_t member_count;
+
+    struct list_node timers;
+    struct list_node plain;    /* requests that a plain call may answer, in order of submission */
+    struct list_node waiting;  /* requests for the kernel, by deadline */
+    struct list_node unissued; /* transfers with bytes left to issue */
+    struct list_node finished; /* requests to report */
+    uint64_t outstanding;      /* requests submitted, not reported */
+    uint64_t next_deadline_ns; /* none is before this */
+    uint32_t busy_count;       /* ops, those given up too */
+    struct list_node idle_data;
+    struct list_node idle_plain;
+    struct list_node idle_transfers;
+    struct ring_op ops[RING_OPS];
+    struct ring_transfer transfers[RING_OPS];
+
+    /* Of any thread. */
+    int wake_fd; /* an eventfd, which ends the owner's sleep */
+    atomic_bool wake_pending;
+    atomic_bool owner_sleeps;
+
+    bool wake_armed;     /* a read of wake_fd is in the kernel */
+    uint64_t wake_count; /* that it reads */
+};
+
+static inline struct ring *ring_of(struct io *io)
+{
+    return CONTAINER_OF(io, struct ring, io);
+}
+
+/* Open the ring and what belongs to it over extents[ring->member_count]; all else in *ring is set.
+ * Returns 0 or a negative errno; ring_close() in any case. */
+int ring_open(struct ring *ring, const struct io_extent *extents);
+/* What is still busy is the kernel's from here on; *ring isn't. */
+void ring_close(struct ring *ring);
+
+#endif

@@ -56,7 +56,8 @@
 #define REAP_BATCH    32
 #define AGAIN_MAX     16 /* an op that is taken back that often has failed */
 #define RETRY_NS      1000000
-#define PLACES_A_FILE 2 /* in the table of registered files: see io_ring_open.c */
+#define PAGE_BYTES    UINT64_C(4096) /* of the page cache, and at least a block */
+#define PLACES_A_FILE 2              /* in the table of registered files: see io_ring_open.c */
 
 static struct io_request *request_of(struct list_node *node)
 {
@@ -79,51 +80,105 @@ static struct io_uring_sqe *next_sqe(struct ring *ring)
     return sqe;
 }
 
-static bool goes_direct(const struct ring_member *member, const struct ring_op *op)
+/* Of a member with a direct descriptor, what a block leaves of an address. */
+static uint64_t block_mask(const struct ring_member *member)
 {
-    const uint64_t mask = (uint64_t)member->facts.direct_align_bytes - 1;
-
-    return member->facts.direct_fd >= 0 &&
-           ((op->offset_bytes | op->bytes | (uintptr_t)op->memory) & mask) == 0;
+    return (uint64_t)member->facts.direct_align_bytes - 1;
 }
 
-static void prepare(const struct ring *ring, const struct ring_op *op, struct io_uring_sqe *sqe,
-                    int fd)
+static bool has_direct(const struct ring_member *member)
 {
-    const bool fixed = ring->memory_registered;
-    const uint32_t bytes = (uint32_t)op->bytes;
-    const uint32_t way = op->transfer->zero_way;
+    return member->facts.direct_fd >= 0;
+}
 
-    switch (op->kind) {
-    case RING_OP_READ:
-        if (fixed)
-            io_uring_prep_read_fixed(sqe, fd, op->memory, bytes, op->offset_bytes, 0);
-        else
-            io_uring_prep_read(sqe, fd, op->memory, bytes, op->offset_bytes);
-        return;
-    case RING_OP_WRITE:
-        if (fixed)
-            io_uring_prep_write_fixed(sqe, fd, op->memory, bytes, op->offset_bytes, 0);
-        else
-            io_uring_prep_write(sqe, fd, op->memory, bytes, op->offset_bytes);
-        sqe->rw_flags = op->transfer->request->fua ? RWF_DSYNC : 0;
-        return;
-    case RING_OP_SYNC:
-        io_uring_prep_fsync(sqe, fd, IORING_FSYNC_DATASYNC);
-        return;
-    case RING_OP_ALLOCATE:
-        io_uring_prep_fallocate(sqe, fd, io_call_zero_ways[way], (off_t)op->offset_bytes,
-                                (off_t)op->bytes);
-        return;
+static bool writes_direct(const struct ring_member *member, const struct ring_op *op)
+{
+    return has_direct(member) &&
+           ((op->offset_bytes | op->bytes | (uintptr_t)op->memory) & block_mask(member)) == 0;
+}
+
+static void aim(const struct ring *ring, struct ring_op *op, struct io_uring_sqe *sqe, bool direct)
+{
+    const struct ring_member *member = &ring->members[op->member];
+
+    if (ring->files_registered) {
+        sqe->fd = (int)(PLACES_A_FILE * op->member + direct);
+        sqe->flags |= IOSQE_FIXED_FILE;
+    } else {
+        sqe->fd = direct ? member->facts.direct_fd : member->fd;
     }
+    io_uring_sqe_set_data(sqe, op);
+}
+
+/* Whole blocks are read from a member that has them: nothing of it is to be in the page cache. */
+static void issue_read(struct ring *ring, struct ring_op *op)
+{
+    const struct ring_member *member = &ring->members[op->member];
+    const bool direct = has_direct(member);
+    const uint64_t mask = direct ? block_mask(member) : 0;
+    struct io_uring_sqe *sqe = next_sqe(ring);
+
+    op->lead_bytes = (uint32_t)(op->offset_bytes & mask);
+    const uint64_t offset_bytes = op->offset_bytes - op->lead_bytes;
+    const uint32_t bytes = (uint32_t)((op->lead_bytes + op->bytes + mask) & ~mask);
+    if (ring->memory_registered)
+        io_uring_prep_read_fixed(sqe, 0, op->memory, bytes, offset_bytes, 0);
+    else
+        io_uring_prep_read(sqe, 0, op->memory, bytes, offset_bytes);
+    aim(ring, op, sqe, direct);
+}
+
+/* What takes the way through the page cache of a direct member is on the disk when it is done: see
+ * issue_sync(). */
+static void issue_write(struct ring *ring, struct ring_op *op)
+{
+    const struct ring_member *member = &ring->members[op->member];
+    const bool direct = writes_direct(member, op);
+    const bool durable = op->transfer->request->fua || (has_direct(member) && !direct);
+    const uint32_t bytes = (uint32_t)op->bytes;
+    struct io_uring_sqe *sqe = next_sqe(ring);
+
+    if (ring->memory_registered)
+        io_uring_prep_write_fixed(sqe, 0, op->memory, bytes, op->offset_bytes, 0);
+    else
+        io_uring_prep_write(sqe, 0, op->memory, bytes, op->offset_bytes);
+    sqe->rw_flags = durable ? RWF_DSYNC : 0;
+    aim(ring, op, sqe, direct);
+}
+
+/* A direct write that meets somebody else's buffered read of the same pages succeeds, but leaves an
+ * EIO with the file for the next fdatasync() to find: what is cached may be out of date.  We don't
+ * read it, so that would be a false alarm, and cost a member.  Waiting for writeback, of which a
+ * direct member has none, takes the EIO away.  One of the disk itself comes from fdatasync(). */
+static void issue_sync(struct ring *ring, struct ring_op *op)
+{
+    struct io_uring_sqe *sqe;
+
+    if (has_direct(&ring->members[op->member])) {
+        sqe = next_sqe(ring);
+        io_uring_prep_sync_file_range(sqe, 0, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE);
+        aim(ring, op, sqe, false);
+        io_uring_sqe_set_data(sqe, NULL);
+        sqe->flags |= IOSQE_IO_HARDLINK; /* the next one follows, however this one goes */
+    }
+    sqe = next_sqe(ring);
+    io_uring_prep_fsync(sqe, 0, IORING_FSYNC_DATASYNC);
+    aim(ring, op, sqe, false);
+}
+
+static void issue_allocate(struct ring *ring, struct ring_op *op)
+{
+    struct io_uring_sqe *sqe = next_sqe(ring);
+
+    io_uring_prep_fallocate(sqe, 0, io_call_zero_ways[op->transfer->zero_way],
+                            (off_t)op->offset_bytes, (off_t)op->bytes);
+    aim(ring, op, sqe, false);
 }
 
 /* Hand the op over, with what it has left to do.  Returns 0, or what keeps a write from being made. */
 static int issue(struct ring *ring, struct ring_op *op)
 {
     const struct ring_member *member = &ring->members[op->member];
-    const bool transfers = op->kind == RING_OP_READ || op->kind == RING_OP_WRITE;
-    const bool direct = transfers && goes_direct(member, op);
     const bool checked = op->kind == RING_OP_WRITE || op->kind == RING_OP_ALLOCATE;
 
     if (checked && member->facts.regular) {
@@ -131,14 +186,20 @@ static int issue(struct ring *ring, struct ring_op *op)
         if (fits < 0)
             return fits;
     }
-    struct io_uring_sqe *sqe = next_sqe(ring);
-    if (ring->files_registered) {
-        prepare(ring, op, sqe, (int)(PLACES_A_FILE * op->member + direct));
-        sqe->flags |= IOSQE_FIXED_FILE;
-    } else {
-        prepare(ring, op, sqe, direct ? member->facts.direct_fd : member->fd);
+    switch (op->kind) {
+    case RING_OP_READ:
+        issue_read(ring, op);
+        break;
+    case RING_OP_WRITE:
+        issue_write(ring, op);
+        break;
+    case RING_OP_SYNC:
+        issue_sync(ring, op);
+        break;
+    case RING_OP_ALLOCATE:
+        issue_allocate(ring, op);
+        break;
     }
-    io_uring_sqe_set_data(sqe, op);
     return 0;
 }
 
@@ -227,14 +288,21 @@ static void fail(struct ring_transfer *transfer, int result)
         list_remove(&transfer->link);
 }
 
-/* How much the next op does.  Where a transfer begins between two blocks, the first piece goes up to one, so
- * that those behind it can be direct. */
+/* How much the next op does.  What is read in whole blocks has to find room for them.  Of a write that
+ * isn't all whole blocks, the page where it begins and that where it ends go by themselves. */
 static uint64_t next_bytes(const struct ring *ring, const struct ring_transfer *transfer)
 {
-    const struct io_class_facts *facts = &ring->members[transfer->request->member].facts;
-    const uint64_t mask = facts->direct_fd < 0 ? 0 : (uint64_t)facts->direct_align_bytes - 1;
+    const struct ring_member *member = &ring->members[transfer->request->member];
+    const uint64_t bytes = MIN(transfer->left_bytes, (uint64_t)RING_BUFFER_BYTES);
+    const uint64_t in_page = transfer->offset_bytes % PAGE_BYTES;
 
-    return MIN(transfer->left_bytes, RING_BUFFER_BYTES - (transfer->offset_bytes & mask));
+    if (transfer->request->kind == IO_READ && has_direct(member))
+        return MIN(bytes, RING_BUFFER_BYTES - (transfer->offset_bytes & block_mask(member)));
+    if (!transfer->one_by_one)
+        return bytes;
+    if (in_page > 0)
+        return MIN(bytes, PAGE_BYTES - in_page);
+    return bytes < PAGE_BYTES ? bytes : bytes - bytes % PAGE_BYTES;
 }
 
 static bool makes_hole(const struct ring_transfer *transfer)
@@ -294,13 +362,22 @@ static void issue_unissued(struct ring *ring)
         struct ring_transfer *transfer =
             CONTAINER_OF(ring->unissued.next, struct ring_transfer, link);
 
-        while (transfer->left_bytes > 0)
-            if (!issue_next(ring, transfer))
+        do
+            if (transfer->left_bytes > 0 && !issue_next(ring, transfer))
                 return;
+        while (transfer->left_bytes > 0 && !transfer->one_by_one);
         if (is_unissued(transfer))
             list_remove(&transfer->link);
         settle(ring, transfer);
     }
+}
+
+/* A write that isn't all whole blocks is made partly in the page cache, partly past it.  Were that at
+ * the same time, both might need the same pages of the cache. */
+static bool needs_care(const struct ring_member *member, const struct ring_transfer *transfer)
+{
+    return has_direct(member) && transfer->request->kind != IO_READ &&
+           ((transfer->offset_bytes | transfer->left_bytes) & block_mask(member)) != 0;
 }
 
 /* A request whose first `done_bytes` are there already. */
@@ -316,6 +393,7 @@ static void begin(struct ring *ring, struct io_request *request, uint64_t done_b
         .offset_bytes = member_of(ring, request)->offset_bytes + request->offset_bytes + done_bytes,
         .left_bytes = io_request_bytes(request) - done_bytes,
     };
+    transfer->one_by_one = needs_care(member_of(ring, request), transfer);
     if (request->kind == IO_READ)
         io_cursor_skip(&transfer->cursor, done_bytes);
     if (request->kind == IO_FLUSH) {
@@ -355,6 +433,13 @@ static int ended(struct ring *ring, const struct ring_op *op)
     return -ENXIO;
 }
 
+/* Where a hole begins or ends between two pages, what is left of these was zeroed in the page cache: of a
+ * direct member that is to be on the disk when it is done, see issue_sync(). */
+static bool half_in_cache(const struct ring_member *member, const struct ring_op *op)
+{
+    return has_direct(member) && (op->offset_bytes | op->bytes) % PAGE_BYTES != 0;
+}
+
 /* Take what the kernel did.  Returns 0 when the op is over, 1 when it was issued again for the
  * rest, or an error. */
 static int advance(struct ring *ring, struct ring_op *op, uint32_t bytes)
@@ -363,9 +448,10 @@ static int advance(struct ring *ring, struct ring_op *op, uint32_t bytes)
 
     switch (op->kind) {
     case RING_OP_READ:
-        if (bytes == 0)
+        if (bytes <= op->lead_bytes)
             return ended(ring, op);
-        io_cursor_scatter(&op->cursor, op->memory, bytes);
+        bytes = (uint32_t)MIN(op->bytes, (uint64_t)bytes - op->lead_bytes);
+        io_cursor_scatter(&op->cursor, op->memory + op->lead_bytes, bytes);
         break;
     case RING_OP_WRITE:
         if (bytes == 0)
@@ -373,8 +459,13 @@ static int advance(struct ring *ring, struct ring_op *op, uint32_t bytes)
         op->memory += bytes;
         break;
     case RING_OP_SYNC:
-    case RING_OP_ALLOCATE:
         return 0;
+    case RING_OP_ALLOCATE:
+        if (!half_in_cache(&ring->members[op->member], op))
+            return 0;
+        op->kind = RING_OP_SYNC;
+        issue_sync(ring, op);
+        return 1;
     }
     op->offset_bytes += bytes;
     op->bytes -= bytes;
@@ -388,6 +479,14 @@ static int advance(struct ring *ring, struct ring_op *op, uint32_t bytes)
 static bool was_taken_back(int result)
 {
     return result == -EINTR || result == -EAGAIN || result == -ECANCELED;
+}
+
+/* The EIO of issue_sync() may be found by a durable write as well.  Then that is made once more: what
+ * counts is whether it gets to the disk. */
+static bool is_false_alarm(const struct ring *ring, const struct ring_op *op, int result)
+{
+    return result == -EIO && op->kind == RING_OP_WRITE && op->again_count == 0 &&
+           has_direct(&ring->members[op->member]);
 }
 
 /* Try the next way to make zeros; after the last they are written. */
@@ -404,8 +503,9 @@ static void op_done(struct ring *ring, struct ring_op *op, int result)
     struct ring_transfer *transfer = op->transfer;
     const uint64_t bytes = op->bytes;
     const bool hole = op->kind == RING_OP_ALLOCATE;
+    const bool again = was_taken_back(result) || is_false_alarm(ring, op, result);
 
-    if (transfer != NULL && was_taken_back(result) && op->again_count++ < AGAIN_MAX) {
+    if (transfer != NULL && again && op->again_count++ < AGAIN_MAX) {
         result = issue(ring, op);
         if (result == 0)
             return;
@@ -418,6 +518,8 @@ static void op_done(struct ring *ring, struct ring_op *op, int result)
     if (transfer == NULL)
         return;
     transfer->op_count--;
+    if (transfer->one_by_one && transfer->left_bytes > 0)
+        list_append(&ring->unissued, &transfer->link);
     if (hole && io_call_is_unsupported(result))
         zero_otherwise(ring, transfer, bytes);
     else if (result < 0)
@@ -529,6 +631,24 @@ static int zero_plainly(const struct ring *ring, const struct ring_member *membe
     return io_call_is_unsupported(result) ? write_zeros_plainly(ring, member, request) : result;
 }
 
+static int write_plainly(const struct ring_member *member, const struct io_request *request)
+{
+    const int flags = request->fua ? RWF_DSYNC : 0;
+    uint64_t done_bytes;
+    const int result = transfer_plainly(member, request, flags, &done_bytes);
+
+    if (result == -EIO && has_direct(member)) /* see is_false_alarm() */
+        return transfer_plainly(member, request, flags, &done_bytes);
+    return result;
+}
+
+static int sync_plainly(const struct ring_member *member)
+{
+    if (has_direct(member)) /* see issue_sync() */
+        (void)sync_file_range(member->fd, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE);
+    return io_call_sync(member->fd);
+}
+
 static int carry_out_plainly(const struct ring *ring, const struct ring_member *member,
                              const struct io_request *request)
 {
@@ -538,9 +658,9 @@ static int carry_out_plainly(const struct ring *ring, const struct ring_member *
     case IO_READ:
         return transfer_plainly(member, request, 0, &done_bytes);
     case IO_WRITE:
-        return transfer_plainly(member, request, request->fua ? RWF_DSYNC : 0, &done_bytes);
+        return write_plainly(member, request);
     case IO_FLUSH:
-        return io_call_sync(member->fd);
+        return sync_plainly(member);
     case IO_ZERO:
         return zero_plainly(ring, member, request);
     }

@@ -17,7 +17,7 @@
 #define RING_DATA_OPS     64 /* with a buffer each */
 #define RING_PLAIN_OPS    32 /* without: flushes, holes, zeros */
 #define RING_OPS          (RING_DATA_OPS + RING_PLAIN_OPS)
-/* Each op, its cancellation and the wait for a wake: never more at a time. */
+/* Each op, its cancellation, what goes before a flush, the wait for a wake: never more at a time. */
 #define RING_ENTRIES 256
 /* The buffers, and one more that holds zeros for ever. */
 #define RING_MEMORY_BYTES ((RING_DATA_OPS + 1) * RING_BUFFER_BYTES)
@@ -50,7 +50,8 @@ struct ring_op {
     uint8_t *memory;         /* what is left to transfer: here, */
     uint64_t offset_bytes;   /* there in the file, */
     uint64_t bytes;          /* as much */
-    struct io_cursor cursor; /* reads: where it goes */
+    struct io_cursor cursor; /* reads: where it goes, and */
+    uint32_t lead_bytes;     /* how much of what is read is before it */
 };
 
 /* A request that the kernel has something of. */
@@ -62,6 +63,7 @@ struct ring_transfer {
     struct io_cursor cursor;    /* what isn't handed to ops yet: from or to here, */
     uint64_t offset_bytes;      /* there in the file, */
     uint64_t left_bytes;        /* as much */
+    bool one_by_one;            /* an op at a time */
     uint32_t zero_way;          /* of io_call_zero_ways; past them zeros are written */
 };
 

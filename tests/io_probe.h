@@ -101,7 +101,8 @@ static inline void make_files(const char *below)
 static inline void prepare(struct probe *probe, uint32_t member, uint64_t offset_bytes,
                            uint64_t deadline_ns)
 {
-    memset(probe->buffer, UNTOUCHED, probe->bytes);
+    if (probe->bytes > 0)
+        memset(probe->buffer, UNTOUCHED, probe->bytes);
     probe->iov = (struct iovec){.iov_base = probe->buffer, .iov_len = probe->bytes};
     probe->done_count = 0;
     probe->result = NOT_DONE;

@@ -9,8 +9,8 @@
 #include "api/events.h"
 #include "api/service.h"
 #include "format/md_update.h"
+#include "io/io_backend.h"
 #include "io/io_overlay.h"
-#include "io/io_threads.h"
 #include "util/error.h"
 
 enum {
@@ -205,14 +205,15 @@ static int make_supers(struct braid_array *array, struct engine_super **out, boo
     return result;
 }
 
-/* The backend of a lane; with an overlay in between, if that is asked for. */
+/* The backend of a lane, for whichever thread drives it; with an overlay in between, if that is asked
+ * for. */
 static int start_io(struct braid_array *array, const struct io_extent *extents, uint32_t lane)
 {
     const uint32_t count = array->member_count;
     const uint32_t threads = MIN(MAX(count, (uint32_t)THREADS_MIN), (uint32_t)THREADS_MAX);
     uint64_t *lengths;
 
-    int result = io_threads_create(extents, count, threads, &array->ios[lane]);
+    int result = io_backend_create(extents, count, IO_RING_SLOT, threads, &array->ios[lane]);
     if (result < 0 || array->options.overlay_bytes == 0)
         return result;
     lengths = calloc(count, sizeof *lengths);

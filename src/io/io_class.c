@@ -18,14 +18,29 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "util/compiler.h"
+
 #define PAGE_BYTES 4096
+/* Not in this <linux/magic.h>. */
+#define BCACHEFS_MAGIC 0xca451a4e
+#define ZFS_MAGIC      0x2fc12fc1
 
-static bool is_memory_file(int fd)
+static bool is_memory(const struct statfs *status)
 {
-    struct statfs status;
+    return status->f_type == TMPFS_MAGIC || status->f_type == RAMFS_MAGIC;
+}
 
-    return fstatfs(fd, &status) == 0 &&
-           (status.f_type == TMPFS_MAGIC || status.f_type == RAMFS_MAGIC);
+/* Those whose size and place are known here, without asking a server or a process. */
+static bool is_local(const struct statfs *status)
+{
+    static const uint32_t local[] = {TMPFS_MAGIC,      RAMFS_MAGIC,       EXT4_SUPER_MAGIC,
+                                     XFS_SUPER_MAGIC,  MSDOS_SUPER_MAGIC, BTRFS_SUPER_MAGIC,
+                                     F2FS_SUPER_MAGIC, BCACHEFS_MAGIC,    ZFS_MAGIC};
+
+    for (size_t i = 0; i < ARRAY_COUNT(local); i++)
+        if ((uint32_t)status->f_type == local[i])
+            return true;
+    return false;
 }
 
 /* By the name that the kernel has for the device: /sys/dev/block/253:0 -> .../block/zram0 */
@@ -75,15 +90,20 @@ static void find_direct(int fd, struct io_class_facts *facts)
 
 void io_class_find(int fd, struct io_class_facts *out)
 {
+    struct statfs system;
     struct stat status;
 
     *out = (struct io_class_facts){.class = IO_CLASS_CACHED, .direct_fd = -1};
     if (fstat(fd, &status) < 0)
         return;
     out->regular = S_ISREG(status.st_mode);
-    if (out->regular && is_memory_file(fd)) {
-        out->class = IO_CLASS_MEMORY;
-        return;
+    if (out->regular) {
+        const bool known = fstatfs(fd, &system) == 0;
+        out->remote = !known || !is_local(&system);
+        if (known && is_memory(&system)) {
+            out->class = IO_CLASS_MEMORY;
+            return;
+        }
     }
     if (!out->regular && !S_ISBLK(status.st_mode))
         return;

@@ -19,6 +19,7 @@ enum io_class {
 struct io_class_facts {
     enum io_class class;
     bool regular; /* a file: one that a write could make longer */
+    bool remote;  /* it isn't known that asking about it never waits for somebody elsewhere */
     /* A descriptor past the page cache, for close(); -1 if there is none.  Of class memory zram
      * alone has one. */
     int direct_fd;

@@ -51,13 +51,12 @@
 #include "io/io_ring_internal.h"
 #include "util/checked.h"
 
-#define PLAIN_TURN    32 /* plain calls before completions and timers have their turn */
-#define PLAIN_WINDOW  64 /* buffers of one plain call */
-#define REAP_BATCH    32
-#define AGAIN_MAX     16 /* an op that is taken back that often has failed */
-#define RETRY_NS      1000000
-#define PAGE_BYTES    UINT64_C(4096) /* of the page cache, and at least a block */
-#define PLACES_A_FILE 2              /* in the table of registered files: see io_ring_open.c */
+#define PLAIN_TURN   32 /* plain calls before completions and timers have their turn */
+#define PLAIN_WINDOW 64 /* buffers of one plain call */
+#define REAP_BATCH   32
+#define AGAIN_MAX    16 /* an op that is taken back that often has failed */
+#define RETRY_NS     1000000
+#define PAGE_BYTES   UINT64_C(4096) /* of the page cache, and at least a block */
 
 static struct io_request *request_of(struct list_node *node)
 {
@@ -101,13 +100,17 @@ static void aim(const struct ring *ring, struct ring_op *op, struct io_uring_sqe
 {
     const struct ring_member *member = &ring->members[op->member];
 
-    if (ring->files_registered) {
-        sqe->fd = (int)(PLACES_A_FILE * op->member + direct);
+    if (direct && ring->files_registered) {
+        sqe->fd = (int)op->member;
         sqe->flags |= IOSQE_FIXED_FILE;
     } else {
         sqe->fd = direct ? member->facts.direct_fd : member->fd;
     }
     io_uring_sqe_set_data(sqe, op);
+    /* To find out whether it has to wait, the kernel may ask a FUSE server, and wait for the answer:
+     * not on this thread. */
+    if (member->facts.remote)
+        sqe->flags |= IOSQE_ASYNC;
 }
 
 /* Whole blocks are read from a member that has them: nothing of it is to be in the page cache. */
@@ -134,7 +137,8 @@ static void issue_write(struct ring *ring, struct ring_op *op)
 {
     const struct ring_member *member = &ring->members[op->member];
     const bool direct = writes_direct(member, op);
-    const bool durable = op->transfer->request->fua || (has_direct(member) && !direct);
+    const bool durable =
+        (op->transfer->request->fua && !op->sync_after) || (has_direct(member) && !direct);
     const uint32_t bytes = (uint32_t)op->bytes;
     struct io_uring_sqe *sqe = next_sqe(ring);
 
@@ -146,10 +150,11 @@ static void issue_write(struct ring *ring, struct ring_op *op)
     aim(ring, op, sqe, direct);
 }
 
-/* A direct write that meets somebody else's buffered read of the same pages succeeds, but leaves an
- * EIO with the file for the next fdatasync() to find: what is cached may be out of date.  We don't
- * read it, so that would be a false alarm, and cost a member.  Waiting for writeback, of which a
- * direct member has none, takes the EIO away.  One of the disk itself comes from fdatasync(). */
+/* A direct write that meets a buffered one to the same pages of the cache, or to pages that are kept
+ * together with them, succeeds, but leaves an EIO with the file for the next fdatasync() to find: what
+ * is cached may be out of date.  We don't read that, so it would be a false alarm, and cost a member.
+ * Waiting for writeback takes the EIO away, and hides nothing: direct writes have none, and others are
+ * durable by themselves here.  An error of the disk comes from fdatasync(). */
 static void issue_sync(struct ring *ring, struct ring_op *op)
 {
     struct io_uring_sqe *sqe;
@@ -175,6 +180,15 @@ static void issue_allocate(struct ring *ring, struct ring_op *op)
     aim(ring, op, sqe, false);
 }
 
+static void issue_look(struct ring *ring, struct ring_op *op)
+{
+    struct io_uring_sqe *sqe = next_sqe(ring);
+
+    io_uring_prep_statx(sqe, AT_FDCWD, ring->members[op->member].watch.path, 0, IO_WATCH_STATX,
+                        (struct statx *)(void *)op->buffer);
+    io_uring_sqe_set_data(sqe, op);
+}
+
 /* Hand the op over, with what it has left to do.  Returns 0, or what keeps a write from being made. */
 static int issue(struct ring *ring, struct ring_op *op)
 {
@@ -198,6 +212,9 @@ static int issue(struct ring *ring, struct ring_op *op)
         break;
     case RING_OP_ALLOCATE:
         issue_allocate(ring, op);
+        break;
+    case RING_OP_LOOK:
+        issue_look(ring, op);
         break;
     }
     return 0;
@@ -241,9 +258,11 @@ static bool needs_buffer(const struct io_request *request)
     return request->kind == IO_READ || request->kind == IO_WRITE;
 }
 
-static struct ring_op *get_op(struct ring *ring, const struct io_request *request)
+/* NULL if there is none.  One with a buffer does where none is needed, too. */
+static struct ring_op *get_op(struct ring *ring, const struct io_request *request, bool data)
 {
-    struct list_node *idle = needs_buffer(request) ? &ring->idle_data : &ring->idle_plain;
+    struct list_node *idle =
+        data || list_empty(&ring->idle_plain) ? &ring->idle_data : &ring->idle_plain;
 
     if (list_empty(idle))
         return NULL;
@@ -251,6 +270,7 @@ static struct ring_op *get_op(struct ring *ring, const struct io_request *reques
     list_remove(&op->link);
     op->busy = true;
     op->again_count = 0;
+    op->sync_after = false;
     op->member = request->member;
     ring->busy_count++;
     return op;
@@ -342,7 +362,7 @@ static void fill_op(struct ring *ring, struct ring_transfer *transfer, struct ri
 /* False: there is no op for it. */
 static bool issue_next(struct ring *ring, struct ring_transfer *transfer)
 {
-    struct ring_op *op = get_op(ring, transfer->request);
+    struct ring_op *op = get_op(ring, transfer->request, needs_buffer(transfer->request));
 
     if (op == NULL)
         return false;
@@ -380,8 +400,33 @@ static bool needs_care(const struct ring_member *member, const struct ring_trans
            ((transfer->offset_bytes | transfer->left_bytes) & block_mask(member)) != 0;
 }
 
+/* Let the bytes of a transfer go, or its flush, which has none. */
+static void set_going(struct ring *ring, struct ring_transfer *transfer)
+{
+    if (transfer->request->kind != IO_FLUSH) {
+        list_append(&ring->unissued, &transfer->link);
+        return;
+    }
+    const bool issued = issue_next(ring, transfer);
+    assert(issued); /* may_begin() has seen to it, or the look has just given its op back */
+    (void)issued;
+    settle(ring, transfer);
+}
+
+/* Where it might take long, the kernel looks after the file, and the transfer waits for that. */
+static void look_first(struct ring *ring, struct ring_transfer *transfer)
+{
+    struct ring_op *op = get_op(ring, transfer->request, true);
+
+    op->kind = RING_OP_LOOK;
+    op->transfer = transfer;
+    transfer->op_count++;
+    issue_look(ring, op);
+}
+
 /* A request whose first `done_bytes` are there already. */
-static void begin(struct ring *ring, struct io_request *request, uint64_t done_bytes)
+static struct ring_transfer *begin(struct ring *ring, struct io_request *request,
+                                   uint64_t done_bytes)
 {
     struct ring_transfer *transfer =
         CONTAINER_OF(ring->idle_transfers.next, struct ring_transfer, link);
@@ -396,30 +441,42 @@ static void begin(struct ring *ring, struct io_request *request, uint64_t done_b
     transfer->one_by_one = needs_care(member_of(ring, request), transfer);
     if (request->kind == IO_READ)
         io_cursor_skip(&transfer->cursor, done_bytes);
-    if (request->kind == IO_FLUSH) {
-        (void)issue_next(ring, transfer); /* it has no bytes to go on with */
-        settle(ring, transfer);
-    } else {
-        list_append(&ring->unissued, &transfer->link);
-    }
+    return transfer;
+}
+
+/* Whether the head of those that wait can begin: with what it needs, and a look before it. */
+static bool may_begin(const struct ring *ring)
+{
+    const struct io_request *request = request_of(ring->waiting.next);
+    const bool data = needs_buffer(request) || ring->members[request->member].facts.remote;
+
+    return !list_empty(&ring->idle_transfers) &&
+           (!list_empty(&ring->idle_data) || (!data && !list_empty(&ring->idle_plain)));
+}
+
+static void begin_first(struct ring *ring, uint64_t now_ns)
+{
+    struct io_request *request = request_of(ring->waiting.next);
+    struct ring_member *member = member_of(ring, request);
+    const uint64_t done_bytes = (uint64_t)(uintptr_t)request->backend;
+
+    list_remove(&request->link);
+    const int asked = member->facts.remote ? io_watch_ask(&member->watch, now_ns, request->fua)
+                                           : io_watch_look(&member->watch, now_ns, request->fua);
+    if (asked < 0)
+        io_finish(&ring->finished, request, asked);
+    else if (asked > 0)
+        look_first(ring, begin(ring, request, done_bytes));
+    else
+        set_going(ring, begin(ring, request, done_bytes));
 }
 
 /* Give requests that wait to the kernel, as far as there are ops. */
 static void begin_waiting(struct ring *ring, uint64_t now_ns)
 {
     issue_unissued(ring);
-    while (!list_empty(&ring->waiting) && list_empty(&ring->unissued)) {
-        struct io_request *request = request_of(ring->waiting.next);
-        const struct list_node *idle = needs_buffer(request) ? &ring->idle_data : &ring->idle_plain;
-
-        if (list_empty(idle))
-            return;
-        list_remove(&request->link);
-        const int result = io_watch_look(&member_of(ring, request)->watch, now_ns, request->fua);
-        if (result < 0)
-            io_finish(&ring->finished, request, result);
-        else
-            begin(ring, request, (uint64_t)(uintptr_t)request->backend);
+    while (!list_empty(&ring->waiting) && list_empty(&ring->unissued) && may_begin(ring)) {
+        begin_first(ring, now_ns);
         issue_unissued(ring);
     }
 }
@@ -429,7 +486,7 @@ static void begin_waiting(struct ring *ring, uint64_t now_ns)
 /* Nothing came, so the member ends here: whoever watches it will want to know. */
 static int ended(struct ring *ring, const struct ring_op *op)
 {
-    (void)io_watch_look(&ring->members[op->member].watch, io_clock_now_ns(), true);
+    io_watch_hurry(&ring->members[op->member].watch);
     return -ENXIO;
 }
 
@@ -438,6 +495,13 @@ static int ended(struct ring *ring, const struct ring_op *op)
 static bool half_in_cache(const struct ring_member *member, const struct ring_op *op)
 {
     return has_direct(member) && (op->offset_bytes | op->bytes) % PAGE_BYTES != 0;
+}
+
+static int go_on_to_sync(struct ring *ring, struct ring_op *op)
+{
+    op->kind = RING_OP_SYNC;
+    issue_sync(ring, op);
+    return 1;
 }
 
 /* Take what the kernel did.  Returns 0 when the op is over, 1 when it was issued again for the
@@ -459,18 +523,15 @@ static int advance(struct ring *ring, struct ring_op *op, uint32_t bytes)
         op->memory += bytes;
         break;
     case RING_OP_SYNC:
+    case RING_OP_LOOK:
         return 0;
     case RING_OP_ALLOCATE:
-        if (!half_in_cache(&ring->members[op->member], op))
-            return 0;
-        op->kind = RING_OP_SYNC;
-        issue_sync(ring, op);
-        return 1;
+        return half_in_cache(&ring->members[op->member], op) ? go_on_to_sync(ring, op) : 0;
     }
     op->offset_bytes += bytes;
     op->bytes -= bytes;
     if (op->bytes == 0)
-        return 0;
+        return op->sync_after ? go_on_to_sync(ring, op) : 0;
     result = issue(ring, op);
     return result < 0 ? result : 1;
 }
@@ -481,12 +542,16 @@ static bool was_taken_back(int result)
     return result == -EINTR || result == -EAGAIN || result == -ECANCELED;
 }
 
-/* The EIO of issue_sync() may be found by a durable write as well.  Then that is made once more: what
- * counts is whether it gets to the disk. */
-static bool is_false_alarm(const struct ring *ring, const struct ring_op *op, int result)
+/* The EIO of issue_sync() may be found by a durable write as well.  Then it is made once more, and if it
+ * is a direct one, without being durable: an EIO would be the disk's own.  After that comes a flush. */
+static bool is_false_alarm(const struct ring *ring, struct ring_op *op, int result)
 {
-    return result == -EIO && op->kind == RING_OP_WRITE && op->again_count == 0 &&
-           has_direct(&ring->members[op->member]);
+    const struct ring_member *member = &ring->members[op->member];
+
+    if (result != -EIO || op->kind != RING_OP_WRITE || !has_direct(member) || op->sync_after)
+        return false;
+    op->sync_after = writes_direct(member, op);
+    return true;
 }
 
 /* Try the next way to make zeros; after the last they are written. */
@@ -496,6 +561,24 @@ static void zero_otherwise(struct ring *ring, struct ring_transfer *transfer, ui
     transfer->offset_bytes -= bytes;
     transfer->left_bytes += bytes;
     list_append(&ring->unissued, &transfer->link);
+}
+
+/* What the file looked like: then the transfer can begin, or has failed. */
+static void look_done(struct ring *ring, struct ring_op *op, int result)
+{
+    struct ring_transfer *transfer = op->transfer;
+    struct ring_member *member = &ring->members[op->member];
+    const int finding =
+        io_watch_found(&member->watch, result, (const struct statx *)(void *)op->buffer);
+
+    put_op(ring, op);
+    transfer->op_count--;
+    if (finding < 0) {
+        fail(transfer, finding);
+        settle(ring, transfer);
+    } else {
+        set_going(ring, transfer);
+    }
 }
 
 static void op_done(struct ring *ring, struct ring_op *op, int result)
@@ -513,6 +596,10 @@ static void op_done(struct ring *ring, struct ring_op *op, int result)
         result = advance(ring, op, (uint32_t)result);
         if (result > 0)
             return;
+    }
+    if (transfer != NULL && op->kind == RING_OP_LOOK) {
+        look_done(ring, op, result);
+        return;
     }
     put_op(ring, op);
     if (transfer == NULL)

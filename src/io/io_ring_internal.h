@@ -36,6 +36,7 @@ enum ring_op_kind {
     RING_OP_WRITE,
     RING_OP_SYNC,
     RING_OP_ALLOCATE, /* fallocate(), in one of io_call_zero_ways */
+    RING_OP_LOOK,     /* statx(), for io_watch.h */
 };
 
 /* What the kernel does for a request, or for a piece of one. */
@@ -46,6 +47,7 @@ struct ring_op {
     uint8_t *buffer;                /* its own; NULL of a plain op */
     enum ring_op_kind kind;
     uint32_t member;
+    bool sync_after;         /* a durable write that is made so in two steps */
     uint32_t again_count;    /* how often it was taken back without an answer */
     uint8_t *memory;         /* what is left to transfer: here, */
     uint64_t offset_bytes;   /* there in the file, */
@@ -71,9 +73,9 @@ struct ring {
     struct io io;
     enum io_ring_owner owner;
     struct io_uring uring;
-    bool is_open;  /* uring is */
-    bool disabled; /* until the thread that drives it says so */
-    bool files_registered;
+    bool is_open;          /* uring is */
+    bool disabled;         /* until the thread that drives it says so */
+    bool files_registered; /* the direct ones, by member */
     bool memory_registered;
     uint8_t *memory; /* RING_MEMORY_BYTES */
     struct ring_member *members;

@@ -21,8 +21,7 @@
  *    read faults there, and meets nobody else's data.  That is 64 KiB of address space, never given
  *    back.
  *  - A late direct write goes through a descriptor of our own, which the locks on the owner's don't
- *    hang on.  So the owner's has to stay open as well: by being registered, or as a duplicate that
- *    nobody closes. */
+ *    hang on.  So the owner's has to stay open as well: as a duplicate that nobody closes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -81,25 +80,24 @@ static int open_members(struct ring *ring, const struct io_extent *extents)
         member->offset_bytes = extents[i].offset_bytes;
         member->length_bytes = extents[i].length_bytes;
         io_class_find(member->fd, &member->facts);
-        member->nowait = member->facts.class == IO_CLASS_CACHED;
+        member->nowait = member->facts.class == IO_CLASS_CACHED && !member->facts.remote;
         result = io_watch_begin(&member->watch, &extents[i]);
     }
     return result;
 }
 
-/* In the kernel's table a member has two places: fd, and the direct one or nothing. */
+/* The direct ones alone.  When a process ends, its rings go a little later than its descriptors, and so
+ * do registered files: with a lock on them, or a device's O_EXCL, the next to open the member would
+ * find it taken. */
 static int register_files(struct ring *ring)
 {
-    int *files = calloc(2 * (size_t)ring->member_count + 1, sizeof *files);
+    int *files = calloc((size_t)ring->member_count + 1, sizeof *files);
 
     if (files == NULL)
         return -ENOMEM;
-    for (uint32_t i = 0; i < ring->member_count; i++) {
-        files[2 * i] = ring->members[i].fd;
-        files[2 * i + 1] = ring->members[i].facts.direct_fd;
-    }
-    ring->files_registered =
-        io_uring_register_files(&ring->uring, files, 2 * ring->member_count) == 0;
+    for (uint32_t i = 0; i < ring->member_count; i++)
+        files[i] = ring->members[i].facts.direct_fd;
+    ring->files_registered = io_uring_register_files(&ring->uring, files, ring->member_count) == 0;
     free(files);
     return 0;
 }
@@ -115,6 +113,15 @@ static void register_memory(struct ring *ring)
     ring->memory_registered = direct && io_uring_register_buffers(&ring->uring, &memory, 1) == 0;
 }
 
+/* What can't be done at once, such as a flush, takes a thread of the kernel's, of which there are four for
+ * a CPU.  Were all of them stuck in one member, the others would hang with it. */
+static void ask_for_workers(struct ring *ring)
+{
+    unsigned counts[2] = {RING_OPS, 0}; /* for files and devices; for others, as it is */
+
+    (void)io_uring_register_iowq_max_workers(&ring->uring, counts); /* before 5.15: it stays so */
+}
+
 int ring_open(struct ring *ring, const struct io_extent *extents)
 {
     ring->wake_fd = eventfd(0, EFD_CLOEXEC);
@@ -127,8 +134,10 @@ int ring_open(struct ring *ring, const struct io_extent *extents)
         result = open_members(ring, extents);
     if (result == 0)
         result = register_files(ring);
-    if (result == 0)
+    if (result == 0) {
         register_memory(ring);
+        ask_for_workers(ring);
+    }
     return result;
 }
 
@@ -168,7 +177,7 @@ static void close_members(struct ring *ring)
     for (uint32_t i = 0; i < ring->member_count; i++) {
         struct ring_member *member = &ring->members[i];
 
-        if (!ring->files_registered && still_written(ring, i))
+        if (still_written(ring, i))
             (void)fcntl(member->fd, F_DUPFD_CLOEXEC, 3); /* nobody's: see above */
         if (member->facts.direct_fd >= 0)
             (void)close(member->facts.direct_fd);
@@ -178,8 +187,7 @@ static void close_members(struct ring *ring)
 
 void ring_close(struct ring *ring)
 {
-    /* At once rather than when the kernel comes to it: the next to open a member for itself may
-     * be waiting.  With something busy it would have to wait for that. */
+    /* At once rather than when the kernel comes to it; with something busy it would wait for that. */
     if (ring->files_registered && !any_busy(ring))
         (void)io_uring_unregister_files(&ring->uring);
     if (ring->is_open)

@@ -3,9 +3,10 @@
 #include "io/io_watch.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #define LOOK_NS UINT64_C(100000000) /* between two looks */
 
@@ -33,26 +34,47 @@ void io_watch_end(struct io_watch *watch)
     watch->path = NULL;
 }
 
-static int look_at_file(const struct io_watch *watch)
+static int judge(const struct io_watch *watch, int result, const struct statx *found)
 {
-    struct stat status;
-
-    if (stat(watch->path, &status) < 0)
-        return errno == ENOENT || errno == ENOTDIR ? -ESTALE : 0; /* else nothing is known */
-    if (status.st_dev != watch->device || status.st_ino != watch->inode)
+    if (result < 0)
+        return result == -ENOENT || result == -ENOTDIR ? -ESTALE : 0; /* else nothing is known */
+    if (makedev(found->stx_dev_major, found->stx_dev_minor) != watch->device ||
+        found->stx_ino != watch->inode)
         return -ESTALE;
-    return (uint64_t)status.st_size < watch->end_bytes ? -ENXIO : 0;
+    return found->stx_size < watch->end_bytes ? -ENXIO : 0;
 }
 
-int io_watch_look(struct io_watch *watch, uint64_t now_ns, bool now_at_once)
+int io_watch_found(struct io_watch *watch, int result, const struct statx *found)
+{
+    const int finding = judge(watch, result, found);
+
+    if (finding < 0)
+        atomic_store(&watch->result, finding);
+    return finding;
+}
+
+int io_watch_ask(struct io_watch *watch, uint64_t now_ns, bool at_once)
 {
     if (watch->path == NULL || atomic_load(&watch->result) < 0)
         return atomic_load(&watch->result);
-    if (!now_at_once && now_ns < atomic_load(&watch->looked_ns) + LOOK_NS)
+    if (!at_once && now_ns < atomic_load(&watch->looked_ns) + LOOK_NS)
         return 0;
     atomic_store(&watch->looked_ns, now_ns);
-    const int result = look_at_file(watch);
-    if (result < 0)
-        atomic_store(&watch->result, result);
-    return result;
+    return 1;
+}
+
+int io_watch_look(struct io_watch *watch, uint64_t now_ns, bool at_once)
+{
+    struct statx found;
+    const int asked = io_watch_ask(watch, now_ns, at_once);
+
+    if (asked <= 0)
+        return asked;
+    const int result = statx(AT_FDCWD, watch->path, 0, IO_WATCH_STATX, &found);
+    return io_watch_found(watch, result < 0 ? -errno : 0, &found);
+}
+
+void io_watch_hurry(struct io_watch *watch)
+{
+    atomic_store(&watch->looked_ns, 0);
 }

@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "io/io_extent.h"
@@ -27,8 +28,18 @@ struct io_watch {
 int io_watch_begin(struct io_watch *watch, const struct io_extent *extent);
 void io_watch_end(struct io_watch *watch);
 
-/* Look if it is time to (every 100 ms), or at once if `now_at_once`; now_ns on the clock of
- * io_clock_now_ns().  Returns 0, or -ENXIO or -ESTALE as found now or earlier. */
-int io_watch_look(struct io_watch *watch, uint64_t now_ns, bool now_at_once);
+/* Look if it is time to (every 100 ms), or at once if `at_once`; now_ns on the clock of
+ * io_clock_now_ns().  May wait, where the file is on a network.  Returns 0, or -ENXIO or -ESTALE as
+ * found now or earlier. */
+int io_watch_look(struct io_watch *watch, uint64_t now_ns, bool at_once);
+
+/* The same for who has statx() done: 1 means that it has to look now, and say what it found. */
+int io_watch_ask(struct io_watch *watch, uint64_t now_ns, bool at_once);
+#define IO_WATCH_STATX (STATX_INO | STATX_SIZE)
+/* What statx() said of the path: a result or a negative errno, and `found`. */
+int io_watch_found(struct io_watch *watch, int result, const struct statx *found);
+
+/* Look with the next request. */
+void io_watch_hurry(struct io_watch *watch);
 
 #endif

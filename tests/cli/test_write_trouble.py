@@ -201,14 +201,24 @@ with tap.case("a rebuild whose spare is cut short"), of_level("5", size=MEMBER_B
 
 # ---- devices with errors ----
 
-# For nbdkit's eval plugin, in a folder of its own: it fails while a file of that name is there.
+# For nbdkit's eval plugin, in a folder of its own: it fails while a file of that name is there.  As on
+# a disk, what is written again can be read again, in blocks of 4096 bytes.
 PREAD = """
-if [ -e unreadable ]; then echo EIO Input/output error >&2; exit 1; fi
+block=$(($4 / 4096))
+while [ -e unreadable ] && [ $((block * 4096)) -lt $(($4 + $3)) ]; do
+    if [ ! -e again.$block ]; then echo EIO Input/output error >&2; exit 1; fi
+    block=$((block + 1))
+done
 dd if=content iflag=skip_bytes,count_bytes skip=$4 count=$3 bs=128K status=none
 """
 PWRITE = """
 if [ -e refusing ]; then echo EIO Input/output error >&2; exit 1; fi
 dd of=content oflag=seek_bytes seek=$4 bs=128K conv=notrunc iflag=fullblock status=none
+block=$(($4 / 4096))
+while [ -e unreadable ] && [ $((block * 4096)) -lt $(($4 + $3)) ]; do
+    : > again.$block
+    block=$((block + 1))
+done
 """
 
 

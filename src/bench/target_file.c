@@ -21,7 +21,8 @@
 #include <unistd.h>
 
 #include "bench/target_internal.h"
-#include "io/io.h"
+#include "io/io_backend.h"
+#include "io/io_class.h"
 #include "io/io_threads.h"
 #include "io/member.h"
 #include "util/compiler.h"
@@ -31,7 +32,7 @@
 #define DEADLINE_NS UINT64_C(30000000000) /* after this a request has failed */
 
 enum {
-    THREADS_MAX = 64, /* that a lane may have for itself */
+    THREADS_MAX = 64, /* that a lane may have for itself, where there is no ring */
     FILL_BYTES = 1 << 20,
     DIRECT_BYTES_MAX = 4096, /* no file system asks for larger blocks with O_DIRECT */
 };
@@ -41,6 +42,7 @@ struct file {
     struct member *member; /* NULL: the file was made here, and fd is its own */
     int fd;
     uint64_t offset_bytes; /* of the target in fd */
+    bool threads;          /* though a ring may be had: it would go past the page cache */
 };
 
 struct slot {
@@ -84,7 +86,10 @@ static int open_lane(struct target *target, uint32_t depth, struct target_lane *
 
     if (lane == NULL)
         return -ENOMEM;
-    const int result = io_threads_create(&extent, 1, MIN(depth, (uint32_t)THREADS_MAX), &lane->io);
+    const uint32_t threads = MIN(depth, (uint32_t)THREADS_MAX);
+    const int result = file->threads
+                           ? io_threads_create(&extent, 1, threads, &lane->io)
+                           : io_backend_create(&extent, 1, IO_RING_REACTOR, threads, &lane->io);
     if (result < 0) {
         free(lane);
         return result;
@@ -201,6 +206,22 @@ static int try_direct(struct file *file)
     return 0;
 }
 
+/* What a backend will make of it.  Blocks are never less than what it can pass on directly. */
+static void heed_class(struct file *file, bool cached)
+{
+    struct target *target = &file->target;
+    struct io_class_facts facts;
+
+    io_class_find(file->fd, &facts);
+    if (facts.direct_fd >= 0)
+        (void)close(facts.direct_fd);
+    file->threads = cached && facts.class == IO_CLASS_DIRECT;
+    if (facts.class == IO_CLASS_MEMORY)
+        target->cache = TARGET_CACHE_MEMORY;
+    else if (target->cache == TARGET_CACHE_NONE)
+        target->block_bytes = MAX(target->block_bytes, facts.direct_align_bytes);
+}
+
 /* How it is accessed, and how much of it is used. */
 static int set_up(struct file *file, const struct target_options *options, uint64_t there,
                   struct braid_error *err)
@@ -209,6 +230,7 @@ static int set_up(struct file *file, const struct target_options *options, uint6
     const int result = options->cached ? 0 : try_direct(file);
     if (result < 0)
         return error_set(err, result, "cannot be read: %s", strerror(-result));
+    heed_class(file, options->cached);
     return target_choose_size(&file->target, options, there, err);
 }
 

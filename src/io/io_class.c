@@ -4,7 +4,7 @@
  * The same file or device is opened twice: as its owner did, and with O_DIRECT through
  * /proc/self/fd, so that it is this very inode, whatever its path names by now.  The kernel keeps both
  * coherent.  What is open for reading alone stays with the page cache if it is a file: others
- * read it too, mostly. */
+ * read it too, mostly.  Unless it is O_DIRECT that its owner opened it with. */
 #include "io/io_class.h"
 
 #include <fcntl.h>
@@ -81,7 +81,7 @@ static void find_direct(int fd, struct io_class_facts *facts)
     if (flags < 0 || align_bytes == 0 || align_bytes > PAGE_BYTES ||
         (align_bytes & (align_bytes - 1)) != 0)
         return;
-    if (facts->regular && (flags & O_ACCMODE) == O_RDONLY)
+    if (facts->regular && (flags & O_ACCMODE) == O_RDONLY && (flags & O_DIRECT) == 0)
         return;
     (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     facts->direct_fd = open(path, (flags & O_ACCMODE) | O_DIRECT | O_CLOEXEC);

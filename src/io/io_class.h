@@ -2,7 +2,8 @@
 /* io_class.h - which way to a member's bytes is the short one.
  *
  *   memory   tmpfs, ramfs, zram: a plain call answers in the time that a ring takes to hand it on
- *   direct   block devices, and files that are written to: past the page cache, where alignment allows
+ *   direct   block devices, files that are written to or were opened with O_DIRECT: past the page cache,
+ *            where alignment allows
  *   cached   the rest: what the page cache holds is read at once */
 #ifndef IO_IO_CLASS_H
 #define IO_IO_CLASS_H

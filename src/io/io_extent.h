@@ -16,7 +16,9 @@ struct io_extent {
     /* Where a regular file was opened: then it is looked at before every FUA write, and before other
      * requests every 100 ms.  When it holds less than the extent, even for a moment and whatever
      * is asked for, requests end with -ENXIO from then on: should it grow again, it would be with
-     * zeros.  When there is no file any more, or another one, with -ESTALE.  NULL: don't.  Copied. */
+     * zeros.  When there is no file any more, or another one, with -ESTALE.  NULL: don't.  Copied.
+     * Of a loop device that is open for writing, the file behind it is looked at in the same way,
+     * without being named. */
     const char *path;
 };
 

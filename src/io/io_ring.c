@@ -289,12 +289,22 @@ static void put_transfer(struct ring *ring, struct ring_transfer *transfer)
     list_append(&ring->idle_transfers, &transfer->link);
 }
 
+/* Of a file that a server somewhere answers for, nothing more can be asked here without waiting. */
+static void finish(struct ring *ring, struct io_request *request, int result)
+{
+    struct ring_member *member = &ring->members[request->member];
+
+    if (request->kind == IO_READ && !member->facts.remote)
+        result = io_watch_judge(&member->watch, member->fd, result);
+    io_finish(&ring->finished, request, result);
+}
+
 /* If nothing is left of it, it is over. */
 static void settle(struct ring *ring, struct ring_transfer *transfer)
 {
     if (transfer->op_count > 0 || transfer->left_bytes > 0)
         return;
-    io_finish(&ring->finished, transfer->request, transfer->result);
+    finish(ring, transfer->request, transfer->result);
     put_transfer(ring, transfer);
 }
 
@@ -775,7 +785,7 @@ static void try_cached(struct ring *ring, struct ring_member *member, struct io_
     if (result == -EOPNOTSUPP)
         member->nowait = false;
     if (result == 0)
-        io_finish(&ring->finished, request, 0);
+        finish(ring, request, 0);
     else /* also errors: the kernel will say again what the matter is */
         enqueue(ring, request, done_bytes);
 }
@@ -793,7 +803,7 @@ static void run_plain(struct ring *ring, uint64_t now_ns)
         else if (member->facts.class != IO_CLASS_MEMORY)
             try_cached(ring, member, request);
         else
-            io_finish(&ring->finished, request, carry_out_plainly(ring, member, request));
+            finish(ring, request, carry_out_plainly(ring, member, request));
     }
 }
 

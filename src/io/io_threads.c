@@ -367,13 +367,8 @@ static int zero_request(struct worker *worker)
     return io_call_is_unsupported(result) ? write_zeros(worker) : result;
 }
 
-static int carry_out(struct worker *worker)
+static int transfer(struct worker *worker)
 {
-    const int result =
-        io_watch_look(&worker->threads->watches[worker->member], io_clock_now_ns(), worker->fua);
-
-    if (result < 0)
-        return result;
     switch (worker->kind) {
     case IO_READ:
         return read_request(worker);
@@ -385,6 +380,17 @@ static int carry_out(struct worker *worker)
         return zero_request(worker);
     }
     return -EINVAL;
+}
+
+static int carry_out(struct worker *worker)
+{
+    struct io_watch *watch = &worker->threads->watches[worker->member];
+    const int result = io_watch_look(watch, io_clock_now_ns(), worker->fua);
+
+    if (result < 0)
+        return result;
+    const int done = transfer(worker);
+    return worker->kind == IO_READ ? io_watch_judge(watch, worker->fd, done) : done;
 }
 
 static void finish(struct worker *worker, int result)

@@ -19,6 +19,7 @@ struct io_watch {
     dev_t device;
     ino_t inode;
     uint64_t end_bytes; /* what the file has to hold */
+    bool behind_loop;   /* it lies behind a loop device, which lets writes make it longer */
     atomic_uint_fast64_t looked_ns;
     atomic_int result; /* once it is an error, it stays */
 };
@@ -38,6 +39,11 @@ int io_watch_ask(struct io_watch *watch, uint64_t now_ns, bool at_once);
 #define IO_WATCH_STATX (STATX_INO | STATX_SIZE)
 /* What statx() said of the path: a result or a negative errno, and `found`. */
 int io_watch_found(struct io_watch *watch, int result, const struct statx *found);
+
+/* A read is over: what its result is.  Whether the file is as long as it has to be is looked at now, for it
+ * may have been cut short, and a write that was under way have made it longer again, so that zeros were
+ * read.  fd: what was read from; for fstat(), which must not hang. */
+int io_watch_judge(struct io_watch *watch, int fd, int result);
 
 /* Look with the next request. */
 void io_watch_hurry(struct io_watch *watch);

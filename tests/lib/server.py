@@ -62,7 +62,10 @@ class Server:
     def __exit__(self, kind, *rest):
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
-            self.process.wait()
+            try:
+                self.process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                tap.say("the server hangs in the kernel")
         if kind is not None:
             tap.say(self.log()[-3000:])
 

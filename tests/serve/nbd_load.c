@@ -202,6 +202,7 @@ static void *work(void *argument)
 {
     struct part *part = argument;
     bool unsure = false; /* some write failed */
+    bool reads_only = false;
 
     if (!connect_part(part)) {
         (void)printf("WRONG: %s\n", nbd_get_error());
@@ -212,16 +213,16 @@ static void *work(void *argument)
         const uint32_t first = (uint32_t)prng_below(&part->random, PART_SECTORS - count);
         const uint64_t kind = prng_below(&part->random, 16);
         int result;
-        if (part->since_flush >= WRITES_BETWEEN_FLUSHES || kind == 15) {
+        if ((part->since_flush >= WRITES_BETWEEN_FLUSHES && !reads_only) || kind == 15) {
             result = nbd_flush(part->nbd, 0);
             if (result == 0) {
                 settle(part, 0, PART_SECTORS);
                 part->since_flush = 0;
                 unsure = false;
             } else if (part->since_flush >= WRITES_BETWEEN_FLUSHES) {
-                enough = true; /* there is no room to remember more */
+                reads_only = true; /* there is no room to remember more */
             }
-        } else if (kind < 9) {
+        } else if (kind < 9 && !reads_only) {
             result = one_write(part, first, count, kind);
             unsure = unsure || result != 0;
         } else {

@@ -105,6 +105,19 @@ TEST(a_file_cut_short_is_not_read_even_below_the_cut)
     tear_down();
 }
 
+/* It grew again by a write that was under way, at once, and not to its end. */
+TEST(a_hole_that_came_between_two_looks_is_not_read)
+{
+    set_up();
+    CHECK_SO_FAR();
+    CHECK_EQ(request(IO_WRITE, 0, true), 0); /* looks */
+    CHECK_EQ(ftruncate(fd, BYTES / 2), 0);
+    CHECK_EQ(ftruncate(fd, BYTES - 512), 0);
+    CHECK_EQ(request(IO_READ, BYTES / 2, false), -ENXIO);
+    CHECK_EQ(request(IO_READ, 0, false), -ENXIO);
+    tear_down();
+}
+
 TEST(a_look_comes_by_itself)
 {
     set_up();
@@ -143,7 +156,8 @@ TEST(no_file_in_its_place)
 
 static void run_all(void){
     RUN(what_is_as_it_was_is_used) RUN(a_file_cut_short_is_not_read_even_below_the_cut)
-        RUN(a_look_comes_by_itself) RUN(another_file_in_its_place) RUN(no_file_in_its_place)}
+        RUN(a_hole_that_came_between_two_looks_is_not_read) RUN(a_look_comes_by_itself)
+            RUN(another_file_in_its_place) RUN(no_file_in_its_place)}
 
 TEST_MAIN({
     for (int i = 0; i < 3; i++) {

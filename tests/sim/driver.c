@@ -471,14 +471,19 @@ static void make_bad(struct world *w, uint32_t victim)
                                  .bytes = sectors * SECTOR_BYTES});
 }
 
+/* Fewer in a row than make the engine give a member up, so one such fault for each. */
 static void fail_reads(struct world *w, uint32_t victim)
 {
+    const struct sim_fault fault = {.kind = SIM_FAIL,
+                                    .member = victim,
+                                    .io_kind = IO_READ,
+                                    .nth = 1 + world_draw(w, 8),
+                                    .count = 1 + world_draw(w, 6)};
+
+    if (w->devices[victim].reads_fail)
+        return;
     w->devices[victim].reads_fail = true;
-    inject(w, (struct sim_fault){.kind = SIM_FAIL,
-                                 .member = victim,
-                                 .io_kind = IO_READ,
-                                 .nth = 1 + world_draw(w, 8),
-                                 .count = 1 + world_draw(w, 6)});
+    inject(w, fault);
 }
 
 /* Faults that may make the engine give a member up. */

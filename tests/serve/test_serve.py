@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 
+import jsonschema
 import own_array
 import runner
 import tap
@@ -188,6 +189,54 @@ with tap.case("what a crash left out of sync is resynced with the first writer")
             server.braid("scrub")
             server.stop()
         expect_clean(array)
+
+with tap.case("what it tells fits its schemas, and events come as they happen"):
+    def valid(name, text):
+        with open(runner.SOURCE / "docs/schema" / f"{name}.schema.json", encoding="utf-8") as file:
+            schema = json.load(file)
+        jsonschema.Draft202012Validator.check_schema(schema)
+        value = json.loads(text)
+        jsonschema.validate(value, schema)
+        return value
+
+    with new_array("6") as array, Server(array.folder, array.members) as server:
+        monitor = subprocess.Popen([runner.BRAID, "monitor", "--json", "--runtime-dir",
+                                    server.runtime, ":t"], stdout=subprocess.PIPE, text=True)
+        random_file(array.folder, "data", 5 << 20)
+        run("nbdcopy", os.path.join(array.folder, "data"), server.uri)
+        valid("status", server.braid("status", "--json").out)
+        server.braid("fail", "--member", array.members[2])
+        detail = valid("detail", server.braid("detail", "--json", code=3).out)
+        tap.equal((detail["degraded"], detail["missing_slots"]), (1, [2]), "degraded, missing")
+        tap.equal("degraded: no in-sync member in slot 2" in detail["warnings"], True, "warnings")
+        server.braid("add", "--new", spare := array.new_member())
+        server.wait_until_whole()
+        scrub = valid("status", server.braid("scrub", "--json").out)["last_scrub"]
+        tap.equal((scrub["result"], scrub["mismatches"]), ("done", 0), "scrub")
+        detail = valid("detail", server.braid("detail", "--json").out)
+        tap.equal((detail["degraded"], detail["warnings"], detail["backend"] in ("threads", "io_uring")),
+                  (0, [], True), "whole again")
+        server.stop()
+        events = [valid("event", line) for line in monitor.communicate(timeout=20)[0].splitlines()]
+        tap.equal(monitor.returncode, 0, "monitor ends with the server")
+        tap.equal([e["number"] for e in events], list(range(1, len(events) + 1)), "numbers")
+        names = [e["event"] for e in events]
+        tap.equal(names, ["member_failed", "sweep_began", "sweep_ended", "scrub_began", "scrub_ended"],
+                  "what happened")
+        tap.equal((events[0]["member"], events[1]["member"]), (array.members[2], spare), "to whom")
+
+with tap.case("a scrub finds what changed by itself, and repairs it"):
+    with new_array("6") as array, Server(array.folder, array.members) as server:
+        run("qemu-io", "-f", "raw", "-c", "write -P 5 0 4M", "-c", "flush", server.uri)
+        with open(array.members[1], "r+b") as file:
+            file.seek((1 << 20) + 40000)
+            file.write(b"wrong")
+        result = server.braid("scrub", code=5)
+        tap.equal(b"1 mismatches" in result.out, True, str(result.out))
+        server.braid("scrub", "--repair")
+        server.braid("scrub")
+        run("qemu-io", "-r", "-f", "raw", "-c", "read -P 5 0 4M", server.uri)
+        server.stop()
 
 with tap.case("nbdkit itself, with filters, a parameter wrong, and in the background"):
     plugin = os.path.join(os.environ["BRAID_BUILD"], "nbdkit/nbdkit-braid-plugin.so")

@@ -44,6 +44,54 @@ static void print_bar(const json_t *activity)
     (void)printf("\n");
 }
 
+/* What --watch has seen before. */
+struct rates {
+    json_t *before; /* the status a second ago, or NULL */
+    struct timespec when;
+    double seconds; /* since then */
+};
+
+static int64_t load_of(const json_t *status, size_t index, const char *key)
+{
+    const json_t *member = json_array_get(json_object_get(status, "members"), index);
+
+    return number_of(json_object_get(member, "load"), key);
+}
+
+static double rate_of(const struct rates *rates, const json_t *status, size_t index,
+                      const char *key)
+{
+    const int64_t more = load_of(status, index, key) - load_of(rates->before, index, key);
+
+    return more > 0 && rates->seconds > 0 ? (double)more / rates->seconds : 0;
+}
+
+/* What each member does, as bars: the busiest one's is full. */
+static void print_load(const struct rates *rates, const json_t *status)
+{
+    double most = 1;
+    size_t index;
+    const json_t *member;
+
+    json_array_foreach(json_object_get(status, "members"), index, member)
+    {
+        const double bytes = rate_of(rates, status, index, "read_bytes") +
+                             rate_of(rates, status, index, "written_bytes");
+        most = bytes > most ? bytes : most;
+    }
+    json_array_foreach(json_object_get(status, "members"), index, member)
+    {
+        const double reads = rate_of(rates, status, index, "read_bytes");
+        const double writes = rate_of(rates, status, index, "written_bytes");
+        const int cells = (int)((reads + writes) / most * BAR_CELLS);
+        (void)printf("      |%.*s%*s| %8.0f I/O/s  read %s/s, written %s/s  %s\n", cells,
+                     "##############################", BAR_CELLS - cells, "",
+                     rate_of(rates, status, index, "reads") +
+                         rate_of(rates, status, index, "writes"),
+                     human((int64_t)reads), human((int64_t)writes), text_of(member, "member"));
+    }
+}
+
 /* In the manner of /proc/mdstat. */
 static void print_status(const json_t *status)
 {
@@ -87,7 +135,22 @@ static int judge(const json_t *status)
     return strcmp(state, "optimal") == 0 ? EXIT_DONE : EXIT_DEGRADED;
 }
 
-static int show(const char *operand, const struct asking *asking)
+static void print_rates(struct rates *rates, json_t *status)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    rates->seconds = (double)(now.tv_sec - rates->when.tv_sec) +
+                     (double)(now.tv_nsec - rates->when.tv_nsec) / 1e9;
+    rates->when = now;
+    if (rates->before != NULL)
+        print_load(rates, status);
+    json_decref(rates->before);
+    rates->before = json_incref(status);
+}
+
+/* rates: what its members did before, or NULL. */
+static int show(const char *operand, const struct asking *asking, struct rates *rates)
 {
     json_t *status = NULL;
     int code = served_ask(operand, json_pack("{s:s}", "cmd", "status"), NULL, &status);
@@ -99,6 +162,8 @@ static int show(const char *operand, const struct asking *asking)
         (void)printf("\n");
     } else {
         print_status(status);
+        if (rates != NULL)
+            print_rates(rates, status);
     }
     code = judge(status);
     json_decref(status);
@@ -127,7 +192,7 @@ static int show_all(const struct asking *asking)
             stat(control, &status) < 0)
             continue;
         any = true;
-        const int one = show(operand, asking);
+        const int one = show(operand, asking, NULL);
         code = one > code ? one : code;
     }
     if (directory != NULL)
@@ -137,21 +202,24 @@ static int show_all(const struct asking *asking)
     return code;
 }
 
+/* Of one array also what its members do. */
 static int watch(const char *operand, const struct asking *asking)
 {
     const struct timespec second = {.tv_sec = 1};
+    struct rates rates = {0};
     int code = EXIT_DONE;
 
     catch_interrupts();
     while (!interrupted()) {
         if (!asking->as_json)
             (void)printf("\033[H\033[J");
-        code = operand != NULL ? show(operand, asking) : show_all(asking);
+        code = operand != NULL ? show(operand, asking, &rates) : show_all(asking);
         if (code != EXIT_DONE && code != EXIT_DEGRADED && code != EXIT_CANNOT_START)
-            return code; /* it has ended */
+            break; /* it has ended */
         (void)fflush(stdout);
         (void)nanosleep(&second, NULL);
     }
+    json_decref(rates.before);
     return code;
 }
 
@@ -196,7 +264,7 @@ static int run_status(int argc, char **argv)
     const char *operand = optind < argc ? argv[optind] : NULL;
     if (asking.watch)
         return watch(operand, &asking);
-    return operand != NULL ? show(operand, &asking) : show_all(&asking);
+    return operand != NULL ? show(operand, &asking, NULL) : show_all(&asking);
 }
 
 const struct command command_status = {

@@ -62,6 +62,14 @@ static json_t *slots_text(const struct braid_array *array)
     return json_string(text);
 }
 
+static json_t *load_facts(const struct engine_load *load)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "reads", facts_count(load->reads), "read_bytes",
+                     facts_count(load->read_bytes), "writes", facts_count(load->writes),
+                     "written_bytes", facts_count(load->written_bytes), "errors",
+                     facts_count(load->errors));
+}
+
 static json_t *member_states(const struct braid_array *array)
 {
     json_t *list = json_array();
@@ -69,16 +77,22 @@ static json_t *member_states(const struct braid_array *array)
     for (uint32_t i = 0; i < array->member_count; i++) {
         const struct array_member *member = &array->members[i];
         const bool failed = atomic_load(&member->failed);
+        struct engine_load load = {0};
+        if (array->engine != NULL)
+            engine_load(array->engine, i, &load);
         list = facts_append(
             list,
-            json_pack("{s:o, s:o, s:s}", "member", facts_text(array_member_name(member)), "slot",
+            json_pack("{s:o, s:o, s:s, s:o}", "member", facts_text(array_member_name(member)),
+                      "slot",
                       member->slot == MD_SLOT_NONE ? json_null() : json_integer(member->slot),
-                      "state", md_member_state_name(failed ? MD_MEMBER_FAULTY : member->state)));
+                      "state", md_member_state_name(failed ? MD_MEMBER_FAULTY : member->state),
+                      "load", load_facts(&load)));
     }
     for (uint32_t i = 0; i < array->gone_count; i++)
-        list = facts_append(list, json_pack("{s:o, s:n, s:s}", "member",
-                                            facts_text(array->gone[i].member->name), "slot",
-                                            "state", md_member_state_name(MD_MEMBER_FAULTY)));
+        list =
+            facts_append(list, json_pack("{s:o, s:n, s:s, s:n}", "member",
+                                         facts_text(array->gone[i].member->name), "slot", "state",
+                                         md_member_state_name(MD_MEMBER_FAULTY), "load"));
     return list;
 }
 

@@ -54,6 +54,24 @@ void batch_begin(struct batch *batch)
         batch->open[i] = UINT32_MAX;
 }
 
+/* Nobody else adds to it, so this needn't be one step. */
+static void add(_Atomic uint64_t *count, uint64_t more)
+{
+    atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + more,
+                          memory_order_relaxed);
+}
+
+static void count_io(struct lane_load *load, const struct member_io *io)
+{
+    const bool reads = io->request.kind == IO_READ;
+
+    add(reads ? &load->reads : &load->writes, 1);
+    if (io->result == 0)
+        add(reads ? &load->read_bytes : &load->written_bytes, io->sectors * SECTOR_BYTES);
+    else
+        add(&load->errors, 1);
+}
+
 static void io_done(struct io_request *request, int result)
 {
     struct member_io *io = CONTAINER_OF(request, struct member_io, request);
@@ -61,6 +79,7 @@ static void io_done(struct io_request *request, int result)
     struct lane *lane = batch->lane;
 
     io->result = result;
+    count_io(&lane->loads[request->member], io);
     balance_done(&lane->engine->balance, &io->balance, result, lane->io);
     batch->failed = batch->failed || result < 0;
     if (--batch->outstanding == 0)

@@ -138,6 +138,24 @@ fail:
     return -ENOMEM;
 }
 
+static uint64_t get(const _Atomic uint64_t *count)
+{
+    return atomic_load_explicit(count, memory_order_relaxed);
+}
+
+void engine_load(const struct engine *engine, uint32_t io_member, struct engine_load *out)
+{
+    *out = (struct engine_load){0};
+    for (uint32_t i = 0; i < engine->lane_count; i++) {
+        const struct lane_load *load = &engine->lanes[i].loads[io_member];
+        out->reads += get(&load->reads);
+        out->read_bytes += get(&load->read_bytes);
+        out->writes += get(&load->writes);
+        out->written_bytes += get(&load->written_bytes);
+        out->errors += get(&load->errors);
+    }
+}
+
 void engine_destroy(struct engine *engine)
 {
     if (engine == NULL)

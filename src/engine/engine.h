@@ -195,6 +195,18 @@ void engine_fail(struct engine *engine, uint32_t io_member);
 /* Flush, mark the array clean, and stop.  Nothing else may be under way, nor start later. */
 void engine_stop(struct engine *engine, struct engine_stop *stop);
 
+/* What a member has done since engine_create(): its I/O that is over, superblocks and flushes left out. */
+struct engine_load {
+    uint64_t reads;
+    uint64_t read_bytes;
+    uint64_t writes; /* and zeros */
+    uint64_t written_bytes;
+    uint64_t errors; /* of these */
+};
+
+/* Any thread. */
+void engine_load(const struct engine *engine, uint32_t io_member, struct engine_load *out);
+
 /* No request may be under way.  Without engine_stop() a writable array stays marked active, as
  * after a crash.  NULL is fine. */
 void engine_destroy(struct engine *engine);

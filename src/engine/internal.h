@@ -294,6 +294,15 @@ struct flush_io {
     bool used;
 };
 
+/* As struct engine_load: written by the lane alone, read by anybody. */
+struct lane_load {
+    _Atomic uint64_t reads;
+    _Atomic uint64_t read_bytes;
+    _Atomic uint64_t writes;
+    _Atomic uint64_t written_bytes;
+    _Atomic uint64_t errors;
+};
+
 struct lane {
     struct engine *engine;
     uint32_t index;
@@ -324,6 +333,8 @@ struct lane {
     struct task sweep_task;
     struct claim *claims;
     struct list_node free_claims;
+
+    struct lane_load *loads; /* by I/O member */
 
     struct flusher {
         struct flush_io *ios; /* by I/O member */

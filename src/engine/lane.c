@@ -698,15 +698,16 @@ int lane_create(struct lane *lane, struct engine *engine, uint32_t index)
     (void)pthread_mutex_init(&lane->inbox_lock, NULL);
     lane->io->woken = &lane->woken;
     lane->flush.ios = calloc(engine->options.io_member_count, sizeof *lane->flush.ios);
+    lane->loads = calloc(engine->options.io_member_count, sizeof *lane->loads);
     lane->spans = calloc(engine->spans_max, sizeof *lane->spans);
     lane->buffers = calloc(2 * (size_t)g->slot_count, sizeof *lane->buffers);
     lane->chunks = calloc(g->slot_count, sizeof *lane->chunks);
     lane->balance.loads = calloc(engine->options.io_member_count, sizeof *lane->balance.loads);
     for (uint32_t i = 0; i < ARRAY_COUNT(lane->computed); i++)
         lane->computed[i] = pages_allocate(engine->piece_sectors * SECTOR_BYTES);
-    if (lane->flush.ios == NULL || lane->spans == NULL || lane->buffers == NULL ||
-        lane->chunks == NULL || lane->balance.loads == NULL || lane->computed[0] == NULL ||
-        lane->computed[1] == NULL)
+    if (lane->flush.ios == NULL || lane->loads == NULL || lane->spans == NULL ||
+        lane->buffers == NULL || lane->chunks == NULL || lane->balance.loads == NULL ||
+        lane->computed[0] == NULL || lane->computed[1] == NULL)
         return -ENOMEM;
     const int result = create_tasks(lane);
     return result == 0 ? create_claims(lane) : result;
@@ -733,6 +734,7 @@ void lane_clear(struct lane *lane)
     free(lane->write_tasks);
     free(lane->claims);
     free(lane->flush.ios);
+    free(lane->loads);
     free(lane->spans);
     free(lane->buffers);
     free(lane->chunks);

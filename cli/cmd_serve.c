@@ -34,8 +34,6 @@ enum {
 
 struct serving {
     struct open_options open;
-    const char *layout_text;
-    const char *runtime;
     const char *name;
     const char *socket;
     const char *port;
@@ -227,7 +225,6 @@ static void make_words(struct serving *serving, char *const *members, int count,
     } else {
         add_text(serving, "-U");
         add_text(serving, serving->socket_path);
-        add_parameter(serving, "socket", NULL);
         (void)snprintf(ready, sizeof ready, "serving :%s (%s) at nbd+unix:///?socket=%s",
                        serving->name, what, serving->socket_path);
     }

@@ -16,12 +16,14 @@
 enum {
     OPTION_JSON = OPTION_COMMAND,
     OPTION_WATCH,
+    OPTION_FORCE,
     BAR_CELLS = 30,
 };
 
 struct asking {
     bool as_json;
     bool watch;
+    bool force;
 };
 
 /* ---- status ---- */
@@ -223,13 +225,14 @@ static int watch(const char *operand, const struct asking *asking)
     return code;
 }
 
-static bool parse(struct asking *asking, int argc, char **argv, const char *command, bool watches)
+static bool parse(struct asking *asking, int argc, char **argv, const char *command,
+                  const struct option *own)
 {
     const struct option options[] = {
-        {"json",                   no_argument, NULL, OPTION_JSON },
+        {"json", no_argument, NULL, OPTION_JSON},
         RUNTIME_LONG_OPTION,
-        {watches ? "watch" : NULL, no_argument, NULL, OPTION_WATCH},
-        {NULL,                     0,           NULL, 0           },
+        *own,
+        {NULL,   0,           NULL, 0          },
     };
     int option;
 
@@ -240,6 +243,9 @@ static bool parse(struct asking *asking, int argc, char **argv, const char *comm
             break;
         case OPTION_WATCH:
             asking->watch = true;
+            break;
+        case OPTION_FORCE:
+            asking->force = true;
             break;
         case OPTION_RUNTIME:
             served_directory(optarg);
@@ -259,7 +265,8 @@ static int run_status(int argc, char **argv)
 {
     struct asking asking = {0};
 
-    if (!parse(&asking, argc, argv, "status", true))
+    if (!parse(&asking, argc, argv, "status",
+               &(struct option){"watch", no_argument, NULL, OPTION_WATCH}))
         return usage("status ");
     const char *operand = optind < argc ? argv[optind] : NULL;
     if (asking.watch)
@@ -308,7 +315,7 @@ static int run_monitor(int argc, char **argv)
     struct braid_error error;
     char *answer;
 
-    if (!parse(&asking, argc, argv, "monitor", false))
+    if (!parse(&asking, argc, argv, "monitor", &(struct option){0}))
         return usage("monitor ");
     if (optind == argc) {
         complain("monitor: which array? say :NAME");
@@ -353,10 +360,10 @@ static int run_stop(int argc, char **argv)
     struct asking asking = {0};
     char path[PATH_MAX];
     struct braid_error error;
-    struct stat status;
     char *answer;
 
-    if (!parse(&asking, argc, argv, "stop", false))
+    if (!parse(&asking, argc, argv, "stop",
+               &(struct option){"force", no_argument, NULL, OPTION_FORCE}))
         return usage("stop ");
     if (optind == argc) {
         complain("stop: which array? say :NAME");
@@ -364,8 +371,8 @@ static int run_stop(int argc, char **argv)
     }
     if (!served_place(argv[optind], "control", path, sizeof path))
         return EXIT_USAGE;
-    const int result =
-        braid_ask(path, "{\"cmd\":\"stop\"}", NULL, wait_for_end, NULL, &answer, &error);
+    const char *request = asking.force ? "{\"cmd\":\"stop\",\"force\":true}" : "{\"cmd\":\"stop\"}";
+    const int result = braid_ask(path, request, NULL, wait_for_end, NULL, &answer, &error);
     if (result < 0) {
         complain("%s", error.text);
         return exit_code_of(result);
@@ -373,11 +380,6 @@ static int run_stop(int argc, char **argv)
     if (asking.as_json)
         (void)printf("%s\n", answer);
     braid_free(answer);
-    /* It goes when the array is at rest; its members are free a moment later. */
-    while (stat(path, &status) == 0) {
-        const struct timespec moment = {.tv_nsec = 10000000};
-        (void)nanosleep(&moment, NULL);
-    }
     return EXIT_DONE;
 }
 
@@ -387,7 +389,8 @@ const struct command command_stop = {
     .help = "usage: braid stop [OPTIONS] :NAME\n\n"
             "Lets the server of the array end: requests under way are finished, what was written\n"
             "is made durable, the array is marked clean.  Waits for that.\n\n"
+            "  --force             though the file that --fuse made is in use\n"
             "  --json              what the server answered\n" RUNTIME_HELP "\n"
-            "exit codes: 0 stopped, 1 no such array, 2 usage\n",
+            "exit codes: 0 stopped, 1 no such array, 2 usage, 6 refused (it is in use)\n",
     .run = run_stop,
 };

@@ -19,6 +19,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,7 @@ struct fuse_file {
     struct timespec since;
     bool mounted;
     int end; /* readable: leave */
+    atomic_uint users;
     pthread_t threads[THREADS_MAX];
     uint32_t thread_count;
 };
@@ -154,7 +156,17 @@ static void do_open(fuse_req_t request, fuse_ino_t inode, struct fuse_file_info 
     info->direct_io = 1;
     if (writes)
         braid_upkeep(file_of(request)->array, true);
-    (void)fuse_reply_open(request, info);
+    atomic_fetch_add(&file_of(request)->users, 1);
+    if (fuse_reply_open(request, info) < 0) /* who asked has gone, and won't close it */
+        atomic_fetch_sub(&file_of(request)->users, 1);
+}
+
+static void do_release(fuse_req_t request, fuse_ino_t inode, struct fuse_file_info *info)
+{
+    (void)inode;
+    (void)info;
+    atomic_fetch_sub(&file_of(request)->users, 1);
+    (void)fuse_reply_err(request, 0);
 }
 
 /* ---- contents ---- */
@@ -257,6 +269,7 @@ static const struct fuse_lowlevel_ops operations = {
     .setattr = do_setattr,
     .readdir = do_readdir,
     .open = do_open,
+    .release = do_release,
     .read = do_read,
     .write = do_write,
     .fsync = do_fsync,
@@ -371,6 +384,11 @@ int fuse_file_start(struct braid_array *array, const struct fuse_file_options *o
 fail:
     fuse_file_stop(file);
     return result;
+}
+
+uint32_t fuse_file_users(struct fuse_file *file)
+{
+    return atomic_load(&file->users);
 }
 
 void fuse_file_stop(struct fuse_file *file)

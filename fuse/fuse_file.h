@@ -19,6 +19,9 @@ struct fuse_file_options {
 int fuse_file_start(struct braid_array *array, const struct fuse_file_options *options,
                     struct fuse_file **out, struct braid_error *error);
 
+/* How often somebody has the file open at present; any thread. */
+uint32_t fuse_file_users(struct fuse_file *file);
+
 /* Unmount, also when somebody has the file open: who uses it then gets errors.  NULL is fine. */
 void fuse_file_stop(struct fuse_file *file);
 

@@ -85,13 +85,12 @@ static int add_member(const char *text)
     return 0;
 }
 
-static int parse_flag(const char *key, const char *value, bool *flag)
+static int parse_flag(const char *value, bool *flag)
 {
     const int result = nbdkit_parse_bool(value);
 
     if (result < 0)
         return -1;
-    (void)key;
     *flag = result == 1;
     return 0;
 }
@@ -168,11 +167,11 @@ static int plugin_config(const char *key, const char *value)
     } else if (strcmp(key, "ready") == 0)
         ready_text = value;
     else if (strcmp(key, "read-only") == 0)
-        return parse_flag(key, value, &read_only);
+        return parse_flag(value, &read_only);
     else if (strcmp(key, "shared") == 0)
-        return parse_flag(key, value, &options.shared);
+        return parse_flag(value, &options.shared);
     else if (strcmp(key, "force") == 0)
-        return parse_flag(key, value, &options.force);
+        return parse_flag(value, &options.force);
     else if (strcmp(key, "bad") == 0)
         return parse_bad(value);
     else if (strcmp(key, "io-timeout") == 0)
@@ -232,10 +231,19 @@ static void stop_serving(void *context)
     nbdkit_shutdown();
 }
 
+/* What is mounted from it has more in memory than it has given us. */
+static const char *why_not_stop(void *context)
+{
+    (void)context;
+    return fuse_file != NULL && fuse_file_users(fuse_file) > 0
+               ? "its file is in use: unmount what is mounted from it, detach the loop device"
+               : NULL;
+}
+
 static int plugin_after_fork(void)
 {
     const struct braid_control_options control = {
-        .path = control_path, .name = name, .stop = stop_serving};
+        .path = control_path, .name = name, .stop = stop_serving, .in_use = why_not_stop};
     struct braid_error error;
 
     if (braid_start(array, &error) < 0 ||
@@ -433,4 +441,5 @@ static struct nbdkit_plugin plugin = {
     .extents = plugin_extents,
 };
 
+struct nbdkit_plugin *plugin_init(void); /* what the macro defines; its header doesn't say so */
 NBDKIT_REGISTER_PLUGIN(plugin)

@@ -221,6 +221,8 @@ struct braid_control_options {
     const char *path; /* of the socket; nothing may be there.  Its owner alone can use it. */
     const char *name; /* under which the array is served */
     void (*stop)(void *context); /* somebody asks the server to stop; on a thread of the library */
+    /* Before that: why it should better not, or NULL.  May be NULL, the default. */
+    const char *(*in_use)(void *context);
     void *context;
 };
 

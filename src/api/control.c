@@ -90,7 +90,9 @@ static void answer_line(struct control *control, struct client *client, const ch
     const int fd = client->passed_fd;
 
     client->passed_fd = -1;
-    control_answer(control->array, control->name, line, bytes, fd, &answer);
+    const struct braid_control_options *options = &control->options;
+    const char *in_use = options->in_use != NULL ? options->in_use(options->context) : NULL;
+    control_answer(control->array, control->name, in_use, line, bytes, fd, &answer);
     if (!queue(client, answer.line))
         client->ends = true;
     free(answer.line);

@@ -31,10 +31,11 @@ struct answer {
 
 /* Answer one request; any thread, but it waits for the service's.
  *
+ *   in_use  why the server should better not stop, or NULL
  *   line  `length` bytes of whatever somebody sent, without the newline
  *   fd    that came with it, or -1; taken over */
-void control_answer(struct braid_array *array, const char *name, const char *line, size_t length,
-                    int fd, struct answer *out);
+void control_answer(struct braid_array *array, const char *name, const char *in_use,
+                    const char *line, size_t length, int fd, struct answer *out);
 
 /* Listen at options->path until control_end().  Returns 0 or a negative errno with *err. */
 int control_start(struct braid_array *array, const struct braid_control_options *options,

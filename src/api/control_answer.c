@@ -16,6 +16,7 @@
 struct asked {
     struct service_call call; /* first, so that one is the other */
     const char *name;         /* of the array, as it is served */
+    const char *in_use;       /* why it should not be stopped */
     const json_t *request;
     int fd;
     json_t *result;
@@ -231,6 +232,14 @@ static int run_limits(struct braid_array *array, struct asked *asked)
     return done(asked, "limits");
 }
 
+static int run_stop(struct braid_array *array, struct asked *asked)
+{
+    (void)array;
+    if (asked->in_use != NULL && !is_true(asked, "force"))
+        return error_set(&asked->error, -EBUSY, "%s; --force stops it all the same", asked->in_use);
+    return done(asked, "stop");
+}
+
 static int run_nothing(struct braid_array *array, struct asked *asked)
 {
     (void)array;
@@ -248,7 +257,7 @@ static const struct request_kind request_kinds[] = {
     {"scrub",   run_scrub  },
     {"limits",  run_limits },
     {"events",  run_nothing},
-    {"stop",    run_nothing},
+    {"stop",    run_stop   },
 };
 
 /* ---- one request ---- */
@@ -288,10 +297,10 @@ static char *print(json_t *id, const char *key, json_t *value)
     return with_newline;
 }
 
-void control_answer(struct braid_array *array, const char *name, const char *line, size_t length,
-                    int fd, struct answer *out)
+void control_answer(struct braid_array *array, const char *name, const char *in_use,
+                    const char *line, size_t length, int fd, struct answer *out)
 {
-    struct asked asked = {.call = {.run = run}, .name = name, .fd = fd};
+    struct asked asked = {.call = {.run = run}, .name = name, .in_use = in_use, .fd = fd};
     json_error_t wrong;
     json_t *request = json_loadb(line, length, JSON_REJECT_DUPLICATES, &wrong);
     int result;

@@ -21,7 +21,6 @@
 
 enum {
     SCRUB_RANGES_MAX = 64, /* that are kept for the report */
-    PROGRESS_NS = 1000000000,
 };
 
 struct scrub_report {

@@ -97,6 +97,7 @@ def live(level, system):
                 with mounted(device, tree):
                     writer.start()
                     writer.half.wait()
+                    server.braid("stop", code=6)  # it is in use
                     os.truncate(array.members[1], 1 << 20)
                     writer.go_on.set()
                     server.braid("add", "--new", array.new_member())

@@ -229,7 +229,7 @@ static json_t *ask(const char *line, int fd)
     json_t *object;
     json_t *result;
 
-    control_answer(array, "test", line, strlen(line), fd, &answer);
+    control_answer(array, "test", NULL, line, strlen(line), fd, &answer);
     object = answer.line != NULL ? json_loads(answer.line, 0, NULL) : NULL;
     result = json_object_get(object, "result");
     if (result == NULL)

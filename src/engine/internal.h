@@ -266,7 +266,8 @@ struct task {
     /* Sweeping. */
     bool gave_up; /* something can't be rebuilt */
     struct io_timer pause;
-    uint64_t started_ns;
+    uint64_t unpaid_bytes;  /* of each member, that the rate is still to be held for */
+    uint64_t paid_ns;       /* the time that those began at */
     uint64_t checkpoint_ns; /* the last one */
     struct engine_flush checkpoint_flush;
 

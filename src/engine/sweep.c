@@ -21,6 +21,8 @@
 #include "util/compiler.h"
 
 #define CHECKPOINT_NS 10000000000ULL
+#define PAUSE_NS      100000000ULL /* at most, before the rate is looked at again */
+#define ARREARS_NS    250000000ULL /* so much lateness may be made up for */
 
 static void next_window(struct task *task);
 static void plan_window(struct task *task);
@@ -130,6 +132,7 @@ static void window_done(struct task *task)
     struct shared *shared = &task->lane->engine->shared;
 
     task->window_start += task->window_sectors;
+    task->unpaid_bytes += task->window_sectors * SECTOR_BYTES;
     if (sweep->kind == ENGINE_REBUILD)
         shared_rebuilt(shared, sweep->io_member, sweep->sector + task->window_start);
     if (sweep->kind == ENGINE_RESYNC) {
@@ -357,16 +360,22 @@ static void pause_over(struct io_timer *timer)
     task_yield(task, next_window);
 }
 
-/* How long what has been done so far has to take at that rate. */
+/* When what was done last has taken as long as it has to, at the rate as it is now. */
 static uint64_t due_ns(const struct task *task)
 {
-    const struct engine_sweep *sweep = task->sweep;
-    const uint64_t done = task->window_start * SECTOR_BYTES;
+    const uint64_t rate = task->sweep->bytes_per_s_max;
 
-    if (sweep->bytes_per_s_max == 0)
-        return 0;
-    return task->started_ns + done / sweep->bytes_per_s_max * 1000000000 +
-           done % sweep->bytes_per_s_max * 1000000000 / sweep->bytes_per_s_max;
+    return rate != 0 ? task->paid_ns + task->unpaid_bytes * 1000000000 / rate : 0;
+}
+
+/* The next window begins.  One that came late may be made up for, a long wait may not: the rate is
+ * held in each second, not over the whole. */
+static void pay(struct task *task, uint64_t now_ns)
+{
+    const uint64_t earliest_ns = now_ns - MIN(now_ns, ARREARS_NS);
+
+    task->paid_ns = MAX(due_ns(task), earliest_ns);
+    task->unpaid_bytes = 0;
 }
 
 static void next_window(struct task *task)
@@ -377,7 +386,8 @@ static void next_window(struct task *task)
     const bool over = task->window_start == sweep->sectors || sweep->cancel;
 
     if (due_ns(task) > now_ns && !sweep->cancel) { /* behind the last window, too */
-        task->pause.at_ns = due_ns(task);
+        /* Somebody may change the rate meanwhile, or end it. */
+        task->pause.at_ns = MIN(due_ns(task), now_ns + PAUSE_NS);
         io_timer_start(io, &task->pause);
         return;
     }
@@ -389,6 +399,7 @@ static void next_window(struct task *task)
         finish(task, task->window_start == sweep->sectors ? 0 : -ECANCELED);
         return;
     }
+    pay(task, now_ns);
     take_window(task);
 }
 
@@ -425,7 +436,8 @@ void sweep_start(struct task *task, struct engine_sweep *sweep)
     task->gave_up = false;
     task->fine = false;
     task->pause = (struct io_timer){.fire = pause_over};
-    task->started_ns = task->checkpoint_ns = io_now(task->lane->io);
+    task->unpaid_bytes = 0;
+    task->paid_ns = task->checkpoint_ns = io_now(task->lane->io);
     task_yield(task, next_window);
 }
 

@@ -413,6 +413,44 @@ TEST(what_makes_no_sense_changes_nothing)
     braid_close(array);
 }
 
+/* Wait until the last scrub has come so far. */
+static void await_scrub(const char *wanted)
+{
+    bool is = false;
+
+    while (!is) {
+        json_t *status = ask("{\"cmd\":\"status\"}", -1);
+        const json_t *scrub = json_object_get(status, "last_scrub");
+        const char *result = json_string_value(json_object_get(scrub, "result"));
+        is = result != NULL && strcmp(result, wanted) == 0;
+        json_decref(status);
+        (void)usleep(1000);
+    }
+}
+
+/* One whose first window is over, and whose next one is due in an hour. */
+static void begin_slow_scrub(void)
+{
+    CHECK(did(ask("{\"cmd\":\"limits\",\"bytes_per_s_max\":1}", -1)));
+    CHECK(did(ask("{\"cmd\":\"scrub\"}", -1)));
+    await_scrub("under way");
+    (void)usleep(50000);
+}
+
+TEST(a_low_limit_holds_up_neither_another_one_nor_the_end)
+{
+    create("5");
+    CHECK_EQ(open_array((const uint32_t[]){0, 1, 2, 3}, MEMBERS), 0);
+    begin_slow_scrub();
+    CHECK(did(ask("{\"cmd\":\"limits\",\"bytes_per_s_max\":0}", -1)));
+    await_scrub("done");
+    begin_slow_scrub();
+    CHECK(change("add", paths[4], NULL));
+    begin_slow_scrub();
+    CHECK_EQ(braid_stop(array), 0);
+    braid_close(array);
+}
+
 static void run_all(void)
 {
     char command[100];
@@ -422,6 +460,7 @@ static void run_all(void)
     RUN(members_come_and_go_under_load)
     RUN(a_spare_takes_the_place_of_a_member_that_is_cut_short)
     RUN(what_makes_no_sense_changes_nothing)
+    RUN(a_low_limit_holds_up_neither_another_one_nor_the_end)
     (void)snprintf(command, sizeof command, "rm -rf %s", directory);
     if (system(command) != 0)
         abort();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* control_answer.c - what the control socket is asked, and answers. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@ struct asked {
     const char *in_use;       /* why it should not be stopped */
     const json_t *request;
     int fd;
+    uint64_t from; /* events: see struct answer */
     json_t *result;
     struct braid_error error;
 };
@@ -33,9 +35,26 @@ static const char *text_of(const struct asked *asked, const char *key)
     return json_string_value(json_object_get(asked->request, key));
 }
 
-static bool is_true(const struct asked *asked, const char *key)
+/* What isn't there is false. */
+static int get_flag(struct asked *asked, const char *key, bool *out)
 {
-    return json_is_true(json_object_get(asked->request, key));
+    const json_t *value = json_object_get(asked->request, key);
+
+    if (value != NULL && !json_is_boolean(value))
+        return error_set(&asked->error, -EDOM, "%s: expected true or false", key);
+    *out = json_is_true(value);
+    return 0;
+}
+
+/* What isn't there is 0; what is no number isn't taken for one, or it would be the wrong range. */
+static int get_count(struct asked *asked, const char *key, uint64_t *out)
+{
+    const json_t *value = json_object_get(asked->request, key);
+
+    if (value != NULL && (!json_is_integer(value) || json_integer_value(value) < 0))
+        return error_set(&asked->error, -EDOM, "%s: expected a whole number, 0 or more", key);
+    *out = (uint64_t)json_integer_value(value);
+    return 0;
 }
 
 static int done(struct asked *asked, const char *what)
@@ -143,30 +162,29 @@ static int run_fail(struct braid_array *array, struct asked *asked)
 /* The newcomer, from what came with the request. */
 static int adopt(struct asked *asked, const char *name, struct member **out)
 {
-    const json_t *offset = json_object_get(asked->request, "offset_bytes");
-    const json_t *length = json_object_get(asked->request, "length_bytes");
+    struct member_passed passed = {.name = name, .path = text_of(asked, "path")};
     const int fd = asked->fd;
 
-    asked->fd = -1;
+    int result = get_count(asked, "offset_bytes", &passed.offset_bytes);
+    if (result == 0)
+        result = get_count(asked, "length_bytes", &passed.length_bytes);
+    if (result < 0)
+        return result;
     if (fd < 0)
         return error_set(&asked->error, -EBADF, "the new member wasn't passed as a descriptor");
-    return member_adopt(fd,
-                        &(struct member_passed){
-                            .name = name,
-                            .path = text_of(asked, "path"),
-                            .offset_bytes = (uint64_t)json_integer_value(offset),
-                            .length_bytes = (uint64_t)json_integer_value(length),
-                        },
-                        out, &asked->error);
+    if ((fcntl(fd, F_GETFL) & O_APPEND) !=
+        0) /* it would write behind the end, whatever the offset */
+        return error_set(&asked->error, -EBADF, "%s is open for appending", name);
+    asked->fd = -1;
+    return member_adopt(fd, &passed, out, &asked->error);
 }
 
 static int run_join(struct braid_array *array, struct asked *asked, enum braid_change change)
 {
-    const struct braid_change_options options = {
+    struct braid_change_options options = {
         .change = change,
         .member = text_of(asked, "member"),
         .new_member = text_of(asked, "new"),
-        .force = is_true(asked, "force"),
     };
     const char *name = change == BRAID_ADD ? options.member : options.new_member;
     struct member *newcomer;
@@ -174,6 +192,8 @@ static int run_join(struct braid_array *array, struct asked *asked, enum braid_c
     if (name == NULL)
         return error_set(&asked->error, -EDOM, "it isn't said what the new member's name is");
     int result = need_member(asked, &asked->error);
+    if (result == 0)
+        result = get_flag(asked, "force", &options.force);
     if (result == 0)
         result = adopt(asked, name, &newcomer);
     if (result < 0)
@@ -215,35 +235,51 @@ static int run_rebuild(struct braid_array *array, struct asked *asked)
 
 static int run_scrub(struct braid_array *array, struct asked *asked)
 {
-    const int result =
-        upkeep_scrub(service_upkeep(array->service), is_true(asked, "repair"), &asked->error);
+    bool repair;
+    int result = get_flag(asked, "repair", &repair);
 
+    if (result == 0)
+        result = upkeep_scrub(service_upkeep(array->service), repair, &asked->error);
     return result == 0 ? done(asked, "scrub") : result;
 }
 
 static int run_limits(struct braid_array *array, struct asked *asked)
 {
-    const json_t *rate = json_object_get(asked->request, "bytes_per_s_max");
+    uint64_t bytes_per_s_max;
 
-    if (!json_is_integer(rate) || json_integer_value(rate) < 0)
-        return error_set(&asked->error, -EDOM,
-                         "bytes_per_s_max: expected a whole number, 0 for no limit");
-    upkeep_limit(service_upkeep(array->service), (uint64_t)json_integer_value(rate));
+    if (json_object_get(asked->request, "bytes_per_s_max") == NULL)
+        return error_set(&asked->error, -EDOM, "bytes_per_s_max: it isn't said how fast");
+    const int result = get_count(asked, "bytes_per_s_max", &bytes_per_s_max);
+    if (result < 0)
+        return result;
+    upkeep_limit(service_upkeep(array->service), bytes_per_s_max);
     return done(asked, "limits");
 }
 
-static int run_stop(struct braid_array *array, struct asked *asked)
+/* They are sent by who sends the answer. */
+static int run_events(struct braid_array *array, struct asked *asked)
 {
-    (void)array;
-    if (asked->in_use != NULL && !is_true(asked, "force"))
-        return error_set(&asked->error, -EBUSY, "%s; --force stops it all the same", asked->in_use);
-    return done(asked, "stop");
+    const int result = get_count(asked, "from", &asked->from);
+
+    if (result < 0)
+        return result;
+    if (asked->from == 0)
+        asked->from = events_next(array->events);
+    return done(asked, "events");
 }
 
-static int run_nothing(struct braid_array *array, struct asked *asked)
+/* When the answer is on its way. */
+static int run_stop(struct braid_array *array, struct asked *asked)
 {
+    bool force;
+    const int result = get_flag(asked, "force", &force);
+
     (void)array;
-    return done(asked, text_of(asked, "cmd"));
+    if (result < 0)
+        return result;
+    if (asked->in_use != NULL && !force)
+        return error_set(&asked->error, -EBUSY, "%s; --force stops it all the same", asked->in_use);
+    return done(asked, "stop");
 }
 
 static const struct request_kind request_kinds[] = {
@@ -256,7 +292,7 @@ static const struct request_kind request_kinds[] = {
     {"rebuild", run_rebuild},
     {"scrub",   run_scrub  },
     {"limits",  run_limits },
-    {"events",  run_nothing},
+    {"events",  run_events },
     {"stop",    run_stop   },
 };
 
@@ -314,12 +350,8 @@ void control_answer(struct braid_array *array, const char *name, const char *in_
         result = service_call(array->service, &asked.call);
     json_t *id = json_object_get(request, "id");
     const char *cmd = text_of(&asked, "cmd");
-    if (result == 0 && strcmp(cmd, "events") == 0) {
-        out->events = true;
-        out->from = (uint64_t)json_integer_value(json_object_get(request, "from"));
-        if (out->from == 0)
-            out->from = events_next(array->events);
-    }
+    out->events = result == 0 && strcmp(cmd, "events") == 0;
+    out->from = asked.from;
     out->stop = result == 0 && strcmp(cmd, "stop") == 0;
     out->line = result == 0 ? print(id, "result", asked.result)
                             : print(id, "error", failure(result, &asked.error));

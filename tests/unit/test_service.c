@@ -393,6 +393,9 @@ TEST(what_makes_no_sense_changes_nothing)
         "{\"cmd\":\"remove\",\"member\":\"slot=0\"}",
         "{\"cmd\":\"limits\"}",
         "{\"cmd\":\"limits\",\"bytes_per_s_max\":-1}",
+        "{\"cmd\":\"limits\",\"bytes_per_s_max\":1.5}",
+        "{\"cmd\":\"events\",\"from\":\"1\"}",
+        "{\"cmd\":\"scrub\",\"repair\":\"no\"}",
         "{\"cmd\":\"status\",\"cmd\":\"stop\"}",
     };
 
@@ -404,6 +407,10 @@ TEST(what_makes_no_sense_changes_nothing)
     CHECK(
         !did(ask("{\"cmd\":\"add\",\"member\":\"null\"}", open("/dev/null", O_RDWR | O_CLOEXEC))));
     CHECK(!did(ask("{\"cmd\":\"add\",\"member\":\"ro\"}", open(paths[4], O_RDONLY | O_CLOEXEC))));
+    CHECK(!did(
+        ask("{\"cmd\":\"add\",\"member\":\"x\"}", open(paths[4], O_RDWR | O_APPEND | O_CLOEXEC))));
+    CHECK(!did(ask("{\"cmd\":\"add\",\"member\":\"x\",\"offset_bytes\":\"1048576\"}",
+                   open(paths[4], O_RDWR | O_CLOEXEC))));
     CHECK(!change("add", paths[0], NULL));
     json_t *status = ask("{\"cmd\":\"status\"}", -1);
     CHECK_STR(json_string_value(json_object_get(status, "slots")), "UUUU");

@@ -3,8 +3,9 @@
  *
  * One thread waits for all of them.  It answers one request after the other, so a slow change holds
  * up the next question, and no two changes ever meet.  What a client sends or leaves unread costs it
- * its own connection at most: a line is bounded, so is what waits to be sent, and whoever reads
- * events too slowly misses some, which their numbers tell. */
+ * its own connection at most: a line is bounded, so is what waits to be sent.  Who doesn't read the
+ * answers gets no more of them, and whoever reads events too slowly misses some, which their numbers
+ * tell. */
 #include "api/control.h"
 
 #include <errno.h>
@@ -25,20 +26,21 @@
 
 enum {
     OUT_BYTES_MAX = 1 << 20,
-    EVENTS_AHEAD_BYTES =
-        64 << 10,   /* no more events are queued for a client that has so much unread */
-    PASSED_MAX = 4, /* descriptors that are looked at in one message */
+    AHEAD_BYTES = 64 << 10, /* a client that has so much unread gets no more answers or events */
+    PASSED_MAX = 4,         /* descriptors that are looked at in one message */
+    DEAF_MS = 100,          /* nobody is let in for so long when there are no descriptors */
 };
 
 struct client {
     int fd;   /* -1: free */
     char *in; /* CONTROL_LINE_BYTES */
     size_t in_used;
+    bool line_waits; /* in `in`, for what was answered before to be read */
     char *out;
     size_t out_used;
-    size_t out_sent;
     int passed_fd; /* with the line that is coming in; -1: none */
-    bool ends;     /* nothing more is read; closed when all is sent */
+    bool said_all; /* nothing more comes; closed when all is answered */
+    bool ends;     /* nothing more is answered; closed when all is sent */
     bool streams;
     uint64_t next_event;
 };
@@ -51,17 +53,24 @@ struct control {
     int listener;
     int end; /* readable: leave */
     bool ended;
+    bool deaf; /* for DEAF_MS */
     pthread_t thread;
     struct client clients[CONTROL_CLIENTS];
 };
 
 /* ---- a client's lines ---- */
 
+static void forget_passed(struct client *client)
+{
+    if (client->passed_fd >= 0)
+        (void)close(client->passed_fd);
+    client->passed_fd = -1;
+}
+
 static void drop(struct client *client)
 {
     (void)close(client->fd);
-    if (client->passed_fd >= 0)
-        (void)close(client->passed_fd);
+    forget_passed(client);
     free(client->in);
     free(client->out);
     *client = (struct client){.fd = -1, .passed_fd = -1};
@@ -104,21 +113,24 @@ static void answer_line(struct control *control, struct client *client, const ch
         control->options.stop(control->options.context);
 }
 
+/* Answer what is there, as far as the client keeps up with the answers. */
 static void take_lines(struct control *control, struct client *client)
 {
+    const char *newline = NULL;
     size_t start = 0;
 
     while (!client->ends) {
         const char *from = client->in + start;
-        const char *newline = memchr(from, '\n', client->in_used - start);
-        if (newline == NULL)
+        newline = memchr(from, '\n', client->in_used - start);
+        if (newline == NULL || client->out_used >= AHEAD_BYTES)
             break;
         answer_line(control, client, from, (size_t)(newline - from));
         start += (size_t)(newline - from) + 1;
     }
+    client->line_waits = newline != NULL && !client->ends;
     client->in_used -= start;
     memmove(client->in, client->in + start, client->in_used);
-    if (client->in_used == CONTROL_LINE_BYTES) {
+    if (client->in_used == CONTROL_LINE_BYTES && !client->line_waits && !client->ends) {
         (void)queue(client, "{\"id\":null,\"error\":{\"errno\":90,\"text\":\"the line is too "
                             "long\"}}\n");
         client->ends = true;
@@ -136,14 +148,22 @@ static void take_descriptors(struct client *client, struct msghdr *message)
         for (size_t i = 0; i < count; i++) {
             int fd;
             memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
-            if (client->passed_fd >= 0)
-                (void)close(client->passed_fd);
+            forget_passed(client);
             client->passed_fd = fd;
         }
     }
 }
 
-static void receive(struct control *control, struct client *client)
+/* A descriptor belongs to the line that begins with what it came with.  The kernel may hand over what
+ * was sent before in the same piece: then nobody knows which line that is, and none gets it. */
+static bool tells_whose(const struct client *client, size_t before)
+{
+    const char *newline = memchr(client->in, '\n', client->in_used);
+
+    return before == 0 && (newline == NULL || newline == client->in + client->in_used - 1);
+}
+
+static void receive(struct client *client)
 {
     union {
         struct cmsghdr align;
@@ -158,25 +178,27 @@ static void receive(struct control *control, struct client *client)
     const ssize_t got = recvmsg(client->fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 
     if (got > 0) {
-        take_descriptors(client, &message);
+        const size_t before = client->in_used;
         client->in_used += (size_t)got;
-        take_lines(control, client);
+        take_descriptors(client, &message);
+        if (message.msg_controllen > 0 && !tells_whose(client, before))
+            forget_passed(client);
     } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
-        client->ends = true;
+        client->said_all = true;
     }
 }
 
 /* Send what waits.  Returns false when the client is gone. */
 static bool send_out(struct client *client)
 {
-    while (client->out_sent < client->out_used) {
-        const ssize_t sent = send(client->fd, client->out + client->out_sent,
-                                  client->out_used - client->out_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (client->out_used > 0) {
+        const ssize_t sent =
+            send(client->fd, client->out, client->out_used, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0)
             return errno == EAGAIN || errno == EINTR;
-        client->out_sent += (size_t)sent;
+        client->out_used -= (size_t)sent;
+        memmove(client->out, client->out + sent, client->out_used);
     }
-    client->out_used = client->out_sent = 0;
     return true;
 }
 
@@ -185,7 +207,7 @@ static void queue_events(struct control *control, struct client *client)
     char line[EVENT_BYTES];
     uint64_t number;
 
-    while (client->streams && client->out_used < EVENTS_AHEAD_BYTES &&
+    while (client->streams && client->out_used < AHEAD_BYTES &&
            (number = events_get(control->array->events, client->next_event, line)) != 0) {
         if (!queue(client, line))
             client->ends = true;
@@ -217,8 +239,10 @@ static void welcome(struct control *control)
     struct client *client = free_client(control);
     const int fd = accept4(control->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-    if (fd < 0)
+    if (fd < 0) {
+        control->deaf = errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
         return;
+    }
     client->in = may_ask(fd) ? malloc(CONTROL_LINE_BYTES) : NULL;
     if (client->in == NULL) {
         (void)close(fd);
@@ -227,19 +251,34 @@ static void welcome(struct control *control)
     client->fd = fd;
 }
 
-static short wanted(const struct client *client)
+static bool wants_more(const struct client *client)
 {
-    const bool reads = !client->ends && client->out_used < EVENTS_AHEAD_BYTES;
-
-    return (short)((reads ? POLLIN : 0) | (client->out_used > client->out_sent ? POLLOUT : 0));
+    return !client->said_all && !client->ends && client->in_used < CONTROL_LINE_BYTES &&
+           client->out_used < AHEAD_BYTES;
 }
 
+/* There is a line to answer or an event to send, without anything else to wait for. */
+static bool is_due(const struct control *control, const struct client *client)
+{
+    return client->fd >= 0 && client->out_used < AHEAD_BYTES &&
+           (client->line_waits ||
+            (client->streams && client->next_event < events_next(control->array->events)));
+}
+
+static short wanted(const struct client *client)
+{
+    return (short)((wants_more(client) ? POLLIN : 0) | (client->out_used > 0 ? POLLOUT : 0));
+}
+
+/* A client's turn: so much is answered as may be ahead, then the next one is served. */
 static void serve(struct control *control, struct client *client, short events)
 {
-    if ((events & (POLLIN | POLLHUP | POLLERR)) != 0 && !client->ends)
-        receive(control, client);
+    if ((events & (POLLIN | POLLHUP | POLLERR)) != 0 && wants_more(client))
+        receive(client);
+    take_lines(control, client);
     queue_events(control, client);
-    if (!send_out(client) || (client->ends && client->out_used == 0))
+    const bool over = client->ends || (client->said_all && !client->line_waits);
+    if (!send_out(client) || (over && client->out_used == 0))
         drop(client);
 }
 
@@ -251,23 +290,28 @@ static void *thread_main(void *argument)
     uint64_t count;
 
     for (;;) {
+        int timeout_ms = control->deaf ? DEAF_MS : -1;
         polls[0] = (struct pollfd){.fd = control->end, .events = POLLIN};
         polls[1] = (struct pollfd){.fd = news, .events = POLLIN};
-        polls[2] = (struct pollfd){.fd = free_client(control) != NULL ? control->listener : -1,
-                                   .events = POLLIN};
-        for (uint32_t i = 0; i < CONTROL_CLIENTS; i++)
+        const bool opens = !control->deaf && free_client(control) != NULL;
+        polls[2] = (struct pollfd){.fd = opens ? control->listener : -1, .events = POLLIN};
+        for (uint32_t i = 0; i < CONTROL_CLIENTS; i++) {
             polls[3 + i] = (struct pollfd){.fd = control->clients[i].fd,
                                            .events = wanted(&control->clients[i])};
-        if (poll(polls, ARRAY_COUNT(polls), -1) < 0 && errno != EINTR)
+            if (is_due(control, &control->clients[i]))
+                timeout_ms = 0;
+        }
+        control->deaf = false;
+        if (poll(polls, ARRAY_COUNT(polls), timeout_ms) < 0 && errno != EINTR)
             return NULL;
         if (polls[0].revents != 0)
             return NULL;
-        const bool told = polls[1].revents != 0 && read(news, &count, sizeof count) > 0;
+        if (polls[1].revents != 0 && read(news, &count, sizeof count) < 0)
+            return NULL;
         for (uint32_t i = 0; i < CONTROL_CLIENTS; i++) {
             struct client *client = &control->clients[i];
-            if (client->fd < 0 || (polls[3 + i].revents == 0 && !(told && client->streams)))
-                continue;
-            serve(control, client, polls[3 + i].revents);
+            if (client->fd >= 0 && (polls[3 + i].revents != 0 || is_due(control, client)))
+                serve(control, client, polls[3 + i].revents);
         }
         if (polls[2].revents != 0)
             welcome(control);

@@ -8,6 +8,7 @@
  *      config        names are kept, as absolute paths: the working directory changes later
  *      get_ready     members are opened and locked, the array assembled; a refusal is nbdkit's
  *      after_fork    the array begins to work: rings, threads, the control socket
+ *      preconnect    refused when descriptors run short
  *      open          the first connection that may write lets it look after itself
  *      cleanup       no connection is left: it is marked clean, sockets go
  *
@@ -29,7 +30,7 @@
 
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
 
-enum { MEMBERS_MAX = 512, DEFAULT_SLOTS = 16, FUSE_THREADS = 4 };
+enum { MEMBERS_MAX = 512, DEFAULT_SLOTS = 16, FUSE_THREADS = 4, RESERVE_MAX = 512 };
 
 static const char *members[MEMBERS_MAX];
 static size_t member_count;
@@ -282,6 +283,30 @@ static void plugin_cleanup(void)
 
 /* ---- connections ---- */
 
+/* A connection costs nbdkit three descriptors, and when there are none left it loses sockets for good,
+ * and fills its log.  Some have to stay free besides: for the control socket, and for members and lanes
+ * that come with a change.  So one that would leave too few is refused at once, before it has said
+ * anything.  The lowest free number tells how many are in use. */
+static int plugin_preconnect(int connection_read_only)
+{
+    struct rlimit limit;
+    bool full = true;
+
+    (void)connection_read_only;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return 0;
+    const rlim_t reserve = limit.rlim_cur / 4 < RESERVE_MAX ? limit.rlim_cur / 4 : RESERVE_MAX;
+    const int lowest = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+    if (lowest >= 0) {
+        full = (rlim_t)lowest >= limit.rlim_cur - reserve;
+        (void)close(lowest);
+    }
+    if (full)
+        nbdkit_error("a connection is refused: of %llu descriptors too few are left",
+                     (unsigned long long)limit.rlim_cur);
+    return full ? -1 : 0;
+}
+
 static void *plugin_open(int connection_read_only)
 {
     if (!connection_read_only && braid_is_writable(array) && !atomic_exchange(&looked_after, true))
@@ -422,6 +447,7 @@ static struct nbdkit_plugin plugin = {
     .get_ready = plugin_get_ready,
     .after_fork = plugin_after_fork,
     .cleanup = plugin_cleanup,
+    .preconnect = plugin_preconnect,
     .open = plugin_open,
     .get_size = plugin_get_size,
     .block_size = plugin_block_size,

@@ -30,6 +30,14 @@
 
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
 
+/* nbdkit 1.32.4, 1.32.5 and 1.33.3 to 1.33.9 end with a failed assertion when a client vanishes while
+ * several of its requests are worked on (their commits daef505e and 9d82aa4f). */
+#define NBDKIT_NUMBER                                                                              \
+    (NBDKIT_VERSION_MAJOR * 1000000 + NBDKIT_VERSION_MINOR * 1000 + NBDKIT_VERSION_MICRO)
+#define DIES_WITH_ITS_CLIENT                                                                       \
+    ((NBDKIT_NUMBER >= 1032004 && NBDKIT_NUMBER < 1033000) ||                                      \
+     (NBDKIT_NUMBER >= 1033003 && NBDKIT_NUMBER < 1033010))
+
 enum { MEMBERS_MAX = 512, DEFAULT_SLOTS = 16, FUSE_THREADS = 4, RESERVE_MAX = 512 };
 
 static const char *members[MEMBERS_MAX];
@@ -283,6 +291,14 @@ static void plugin_cleanup(void)
 
 /* ---- connections ---- */
 
+/* Where it would be the server's end, a connection's requests are worked on one after the other;
+ * connections still are in parallel. */
+static int plugin_thread_model(void)
+{
+    return DIES_WITH_ITS_CLIENT ? NBDKIT_THREAD_MODEL_SERIALIZE_REQUESTS
+                                : NBDKIT_THREAD_MODEL_PARALLEL;
+}
+
 /* A connection costs nbdkit three descriptors, and when there are none left it loses sockets for good,
  * and fills its log.  Some have to stay free besides: for the control socket, and for members and lanes
  * that come with a change.  So one that would leave too few is refused at once, before it has said
@@ -444,6 +460,7 @@ static struct nbdkit_plugin plugin = {
     .config_complete = plugin_config_complete,
     .config_help = CONFIG_HELP,
     .magic_config_key = "member",
+    .thread_model = plugin_thread_model,
     .get_ready = plugin_get_ready,
     .after_fork = plugin_after_fork,
     .cleanup = plugin_cleanup,

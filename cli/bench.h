@@ -47,6 +47,7 @@ enum {
     BENCH_OPTION_KEEP,
     BENCH_OPTION_CACHED,
     BENCH_OPTION_RUNTIME_DIR,
+    BENCH_OPTION_READ_POLICY,
     BENCH_OPTION_DATA,
     BENCH_OPTION_SEED,
     BENCH_OPTION_TIME,
@@ -64,6 +65,7 @@ enum {
         {"keep", no_argument, NULL, BENCH_OPTION_KEEP},                                            \
         {"cached", no_argument, NULL, BENCH_OPTION_CACHED},                                        \
         {"runtime-dir", required_argument, NULL, BENCH_OPTION_RUNTIME_DIR},                        \
+        {"read-policy", required_argument, NULL, BENCH_OPTION_READ_POLICY},                        \
         {"data", required_argument, NULL, BENCH_OPTION_DATA},                                      \
         {"seed", required_argument, NULL, BENCH_OPTION_SEED},                                      \
         {"time", required_argument, NULL, BENCH_OPTION_TIME},                                      \
@@ -82,6 +84,8 @@ enum {
     "  --destroy TARGET    the target exists and may be overwritten: name it again\n"              \
     "  --cached            go through the page cache; without, around it where that can be\n"      \
     "  --runtime-dir DIR   where served arrays have their sockets\n"                               \
+    "  --read-policy NAME  of array: which copy of a mirror to read: expected-time, first,\n"      \
+    "                      round-robin or md\n"                                                    \
     "  --data KIND         what is written: random (the default) or zero\n"                        \
     "  --seed N            of offsets, sizes and data (1)\n"                                       \
     "  --pin               each thread to a processor of its own\n"                                \

@@ -158,6 +158,9 @@ bool bench_option(struct bench *bench, int option, const char *argument)
     case BENCH_OPTION_RUNTIME_DIR:
         bench->target_options.runtime_directory = argument;
         return true;
+    case BENCH_OPTION_READ_POLICY:
+        bench->target_options.read_policy = argument;
+        return true;
     case BENCH_OPTION_DATA:
         return take_data(bench, argument);
     case BENCH_OPTION_SEED:

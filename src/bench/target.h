@@ -110,6 +110,8 @@ struct target_options {
     /* A file that was made stays.  Otherwise it has no name from the start: whatever happens to the
      * process, nothing is left. */
     bool keep;
+    /* Of an array that is opened here: see braid_options.read_policy. */
+    const char *read_policy;
     /* Where served arrays have their sockets, DIR/NAME/nbd; NULL: where braid serves them. */
     const char *runtime_directory;
     /* Go through the page cache though the target could do without. */

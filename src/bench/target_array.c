@@ -155,6 +155,7 @@ static int open_braid(struct array *array, const char *const *members, size_t co
     braid.writable = options->writes;
     braid.lanes = options->lane_count;
     braid.depth = options->depth;
+    braid.read_policy = options->read_policy;
     braid.warn = on_warn;
     braid.context = array;
     int result = braid_open(members, count, &braid, &array->braid, err);

@@ -24,5 +24,5 @@ done
 llvm-profdata merge -o build-coverage/merged.profdata build-coverage/*.profraw
 first=${objects[1]}
 llvm-cov report "$first" "${objects[@]:2}" -instr-profile=build-coverage/merged.profdata \
-    src/format/*.c src/io/member_spec.c src/api/spec.c src/util/size.c |
+    src/format/*.c src/io/member_spec.c src/api/spec.c src/api/control_answer.c src/util/size.c |
     awk 'NR == 1 || /\.c/ || /TOTAL/ { printf "%-28s %s of lines\n", $1, $10 }' | tail -n +2

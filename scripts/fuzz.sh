@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.." || exit
 seconds=${FUZZ_SECONDS:-60}
-targets=(fuzz_md_super fuzz_md_log fuzz_open fuzz_text fuzz_undo)
+targets=(fuzz_md_super fuzz_md_log fuzz_open fuzz_text fuzz_undo fuzz_control)
 status=0
 
 if [ ! -f build-fuzz/build.ninja ]; then

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# soak.sh - the random driver of tests/sim on all cores, over seeds that nobody has seen, and every
-# combination of test_write.  What came of it is appended to soak.log.
+# soak.sh - the random driver of tests/sim on all cores, over seeds that nobody has seen, more of
+# test_exhaustive than `make check` has time for, and every combination of test_write.  What came of it is appended to soak.log.
 #
 #   SOAK_SECONDS=3600    how long
 #   SOAK_START=N         the first seed, to repeat a run
@@ -36,6 +36,11 @@ for ((core = 0; core < cores; core++)); do
     run "$core" &
 done
 wait
+BRAID_EXHAUSTIVE_BITS=11 "$build/tests/sim/test_exhaustive" >"$work/exhaustive" 2>&1 || {
+    grep -vE '^ok' "$work/exhaustive"
+    echo "test_exhaustive" >>"$work/failed.0"
+}
+grep '^# exhaustive:' "$work/exhaustive"
 "$build/tests/property/test_write" all >"$work/write" 2>&1 || {
     tail -20 "$work/write"
     echo "test_write all" >>"$work/failed.0"

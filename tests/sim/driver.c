@@ -19,6 +19,7 @@ enum {
     GENERATIONS_MAX = 4,
     STEPS_MAX = 200000, /* more without an end is no end */
     PAUSE_NS = 10000000,
+    SCRIPT_REQUESTS = 5,
 };
 
 /* ---- running ---- */
@@ -149,7 +150,7 @@ static void draw_range(struct world *w, uint64_t *offset, uint64_t *bytes)
 {
     const uint64_t size = w->geometry.volume_sectors * SECTOR_BYTES;
 
-    switch (world_draw(w, 8)) {
+    switch (w->small ? world_draw(w, 2) : world_draw(w, 8)) {
     case 0:
     case 1:
         *bytes = 1 + world_draw(w, 700);
@@ -867,4 +868,81 @@ void driver_run(struct world *w)
     abandon(w);
     world_clear(w);
     w->tally->worlds++;
+}
+
+/* ---- one crash of many ---- */
+
+void driver_leave(struct world *w)
+{
+    abandon(w);
+    world_clear(w);
+}
+
+uint64_t driver_play_to(struct world *w, uint64_t event, uint32_t away)
+{
+    w->small = true;
+    if (away != MD_MEMBER_NONE)
+        w->devices[away].away = true;
+    open_again(w, false, false);
+    if (!w->broken && w->opening == OPEN_WRITABLE) {
+        w->crash_event = event;
+        for (uint32_t i = 0; i < SCRIPT_REQUESTS && !is_crash_due(w); i++) {
+            if (i == SCRIPT_REQUESTS / 2)
+                start_flush(w);
+            else
+                start_write(w);
+            for (uint64_t steps = world_draw(w, 16); steps > 0 && run_one(w); steps--)
+                continue;
+        }
+        while (run_one(w)) /* until it is marked clean, and nothing is left to happen */
+            continue;
+        if (!w->broken && is_crash_due(w))
+            return sim_pending_count(w->sim);
+    }
+    driver_leave(w);
+    return UINT64_MAX;
+}
+
+static void crash_again(struct world *w)
+{
+    w->crash_event = sim_event_count(w->sim) + 1 + world_draw(w, 60);
+    make_whole(w);
+    if (w->broken)
+        return;
+    crash(w);
+    open_again(w, true, false);
+    w->crash_event = UINT64_MAX;
+    if (!w->broken && w->opening != OPEN_NOT)
+        (void)read_all(w);
+}
+
+static void finish_whole(struct world *w)
+{
+    make_whole(w);
+    if (w->broken || !read_all(w))
+        return;
+    check(w);
+    if (w->broken || !stop(w) || w->broken)
+        return;
+    open_again(w, false, false);
+    w->crash_event = UINT64_MAX;
+    if (!w->broken && w->opening != OPEN_NOT)
+        (void)read_all(w);
+}
+
+void driver_crash_with(struct world *w, uint64_t kept, enum aftermath aftermath)
+{
+    w->tally->crashes++;
+    world_say(w, "crash at event %" PRIu64 ", of %" PRIu64 " sectors %#" PRIx64 " stay",
+              sim_event_count(w->sim), sim_pending_count(w->sim), kept);
+    world_crash_with(w, kept);
+    open_again(w, true, false);
+    w->crash_event = UINT64_MAX;
+    if (!w->broken && w->opening != OPEN_NOT && read_all(w) && w->opening == OPEN_WRITABLE) {
+        if (aftermath == AFTERMATH_WHOLE)
+            finish_whole(w);
+        else if (aftermath == AFTERMATH_SECOND)
+            crash_again(w);
+    }
+    driver_leave(w);
 }

@@ -825,6 +825,22 @@ static bool tears_super(const struct world *w, const struct sim_store *store)
     return false;
 }
 
+/* The world goes on with what is left. */
+static void take_left(struct world *w, struct sim_store *left)
+{
+    struct engine *engine = w->engine;
+    close_sim(w);
+    engine_abandon(engine);
+    sim_store_destroy(w->store);
+    w->store = left;
+    for (uint32_t i = 0; i < SHOTS; i++)
+        w->shots[i].busy = false;
+    for (uint32_t i = 0; i < w->device_count; i++)
+        for (uint32_t block = 0; block < BAD_BLOCKS_MAX; block++)
+            if (w->devices[i].bad_until[block] != 0) /* what mended it may be lost */
+                w->devices[i].bad_until[block] = UINT64_MAX;
+}
+
 void world_crash(struct world *w, uint64_t seed)
 {
     struct sim_store *left = sim_crash(w->sim, seed);
@@ -837,17 +853,26 @@ void world_crash(struct world *w, uint64_t seed)
     }
     if (left == NULL)
         abort();
-    struct engine *engine = w->engine;
-    close_sim(w);
-    engine_abandon(engine);
-    sim_store_destroy(w->store);
-    w->store = left;
-    for (uint32_t i = 0; i < SHOTS; i++)
-        w->shots[i].busy = false;
-    for (uint32_t i = 0; i < w->device_count; i++)
-        for (uint32_t block = 0; block < BAD_BLOCKS_MAX; block++)
-            if (w->devices[i].bad_until[block] != 0) /* what mended it may be lost */
-                w->devices[i].bad_until[block] = UINT64_MAX;
+    take_left(w, left);
+}
+
+static bool bit_is_set(void *context, const struct sim_pending *pending)
+{
+    uint64_t *kept = context;
+    const bool keeps = *kept & 1;
+
+    (void)pending;
+    *kept >>= 1;
+    return keeps;
+}
+
+void world_crash_with(struct world *w, uint64_t kept)
+{
+    struct sim_store *left = sim_crash_with(w->sim, bit_is_set, &kept);
+
+    if (left == NULL)
+        abort();
+    take_left(w, left);
 }
 
 void world_end(struct world *w)

@@ -167,6 +167,7 @@ struct world {
     bool stopping;
     int stop_result;
     uint64_t crash_event; /* UINT64_MAX: it isn't to crash */
+    bool small;           /* its requests are of a few sectors */
 
     /* Where it is. */
     uint64_t hash; /* of the traces of all generations */
@@ -197,6 +198,8 @@ uint64_t world_events(const struct world *world, uint32_t device);
 void world_start(struct world *world);
 /* The power fails: the store is what is left. */
 void world_crash(struct world *world, uint64_t seed);
+/* The same, and of the sectors in doubt, in their order, those stay whose bits are set. */
+void world_crash_with(struct world *world, uint64_t kept);
 /* Nothing is under way any more. */
 void world_end(struct world *world);
 
@@ -231,5 +234,20 @@ void judge_doubt(struct world *world);
 /* ---- driver.c ---- */
 
 void driver_run(struct world *world);
+
+/* A short script of small requests, cut off before event number `event`.  Returns how many sectors are
+ * in doubt there; UINT64_MAX: it is over before, and the world with it.  At event 0 it has but begun.
+ * `away`: a device that isn't there, or MD_MEMBER_NONE. */
+uint64_t driver_play_to(struct world *world, uint64_t event, uint32_t away);
+/* How thoroughly a crash is looked at. */
+enum aftermath {
+    AFTERMATH_READ,   /* assemble, read all */
+    AFTERMATH_WHOLE,  /* besides: make it whole, compare all, stop, read again */
+    AFTERMATH_SECOND, /* besides READ: the power fails again while it is made whole */
+};
+/* Crash there, keep those sectors, and judge what comes of it.  The world is over afterwards. */
+void driver_crash_with(struct world *world, uint64_t kept, enum aftermath aftermath);
+/* End a world that isn't to crash. */
+void driver_leave(struct world *world);
 
 #endif

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 # soak.sh - the random driver of tests/sim on all cores, over seeds that nobody has seen, more of
-# test_exhaustive than `make check` has time for, and every combination of test_write.  What came of it is appended to soak.log.
+# test_exhaustive than `make check` has time for, and every combination of test_write.  What came of
+# it is appended to soak.log.
 #
 #   SOAK_SECONDS=3600    how long
 #   SOAK_START=N         the first seed, to repeat a run

@@ -47,9 +47,9 @@ show() {
 PATH=$(dirname "$braid"):$PATH
 export braid source golden
 
-# shellcheck source=recover.sh
+# shellcheck source=/dev/null
 . "$source/demo/recover.sh"
-# shellcheck source=serve.sh
+# shellcheck source=/dev/null
 . "$source/demo/serve.sh"
 
 say "What happened"

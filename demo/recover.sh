@@ -4,7 +4,8 @@
 # real Linux kernel made read with members missing, the files inside checked, whole disks with a GPT;
 # and the life of an array at rest: written to, a member lost, written to all the same, rebuilt.
 # For demo.sh, which sets up what it uses.
-# shellcheck shell=bash disable=SC2154
+# shellcheck disable=SC2154,SC2034 # what demo.sh has and uses
+set -euo pipefail
 
 unpack() {
     mkdir -p "$1"

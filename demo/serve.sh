@@ -4,7 +4,8 @@
 # load, a spare rebuilt under load, everything compared, and the kernel's own md asked at the end.
 # With root the file system is mounted, through FUSE and a loop device; without, it is copied in and out by
 # an NBD client.  For demo.sh, which sets up what it uses.
-# shellcheck shell=bash disable=SC2154
+# shellcheck disable=SC2154,SC2034 # what demo.sh has and uses
+set -euo pipefail
 
 mkdir served
 cd served

@@ -31,6 +31,13 @@ int io_call_fits(int fd, uint64_t offset_bytes, uint64_t bytes, bool may_wait)
     return 0;
 }
 
+int64_t io_call_size(int fd)
+{
+    const off_t end = lseek(fd, 0, SEEK_END);
+
+    return end < 0 ? -errno : end;
+}
+
 int io_call_sync(int fd)
 {
     int result;

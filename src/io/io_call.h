@@ -23,6 +23,10 @@ bool io_call_is_unsupported(int error);
  * Unless it may wait, a network file system says what it knew last. */
 int io_call_fits(int fd, uint64_t offset_bytes, uint64_t bytes, bool may_wait);
 
+/* How long a regular file is, or a negative errno.  This is the cheapest call that tells; the file's
+ * own position, which it moves, nobody uses.  May wait, where the file is on a network. */
+int64_t io_call_size(int fd);
+
 int io_call_sync(int fd);
 
 /* A hole if the file system can; zeros that it keeps track of if it can; otherwise

@@ -29,6 +29,8 @@ struct ring_member {
     struct io_class_facts facts;
     bool nowait; /* cached: RWF_NOWAIT hasn't been refused */
     struct io_watch watch;
+    uint64_t judged_turn; /* of plain calls: in which it was looked at after its reads, */
+    int finding;          /* and what that said */
 };
 
 enum ring_op_kind {
@@ -86,6 +88,7 @@ struct ring {
     struct list_node waiting;  /* requests for the kernel, by deadline */
     struct list_node unissued; /* transfers with bytes left to issue */
     struct list_node finished; /* requests to report */
+    uint64_t turn;             /* of plain calls */
     uint64_t outstanding;      /* requests submitted, not reported */
     uint64_t next_deadline_ns; /* none is before this */
     uint32_t busy_count;       /* ops, those given up too */

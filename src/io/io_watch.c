@@ -12,6 +12,7 @@
 #include <sys/ioctl.h>
 #include <sys/sysmacros.h>
 
+#include "io/io_call.h"
 #include "util/compiler.h"
 
 #define LOOK_NS UINT64_C(100000000) /* between two looks */
@@ -127,15 +128,17 @@ int io_watch_look(struct io_watch *watch, uint64_t now_ns, bool at_once)
 
 int io_watch_judge(struct io_watch *watch, int fd, int result)
 {
-    struct stat status;
     int found = 0;
 
     if (watch->path == NULL)
         return result;
-    if (watch->behind_loop)
+    if (watch->behind_loop) {
         found = io_watch_look(watch, 0, true);
-    else if (fstat(fd, &status) == 0 && (uint64_t)status.st_size < watch->end_bytes)
-        atomic_store(&watch->result, -ENXIO);
+    } else {
+        const int64_t bytes = io_call_size(fd);
+        if (bytes >= 0 && (uint64_t)bytes < watch->end_bytes)
+            atomic_store(&watch->result, -ENXIO);
+    }
     found = MIN(found, atomic_load(&watch->result));
     return found < 0 ? found : result;
 }

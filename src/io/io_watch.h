@@ -42,7 +42,8 @@ int io_watch_found(struct io_watch *watch, int result, const struct statx *found
 
 /* A read is over: what its result is.  Whether the file is as long as it has to be is looked at now, for it
  * may have been cut short, and a write that was under way have made it longer again, so that zeros were
- * read.  fd: what was read from; for fstat(), which must not hang. */
+ * read.  One call after the last of several reads does for all of them.  fd: what was read from; for
+ * io_call_size(), which must not hang. */
 int io_watch_judge(struct io_watch *watch, int fd, int result);
 
 /* Look with the next request. */

@@ -202,9 +202,10 @@ struct shared {
 /* A unit that a write task carries out. */
 struct unit_work {
     struct claim *claim;
-    struct unit_place place;
-    uint8_t *block; /* see write.c */
-    uint8_t *marks; /* a byte for each sector of data: enum mark */
+    struct unit_place place;  /* of the rows that it is about */
+    uint32_t skipped_sectors; /* of each chunk of the unit, before these rows */
+    uint8_t *block;           /* see write.c */
+    uint8_t *marks;           /* a byte for each sector of data: enum mark */
     struct plan_stripe stripe;
     bool zeros; /* all of it becomes zeros, and may become a hole */
     int result;

@@ -23,7 +23,9 @@
  *
  *      new D0 .. Dn, P, Q | old D0 .. Dn, P, Q | marks
  *
- * each as many sectors as the unit has rows; in levels without parity, only the new data. */
+ * each as many sectors as there are rows; in levels without parity, only the new data.  Rows are those of the
+ * unit from the first that is written to the last: a small write is to cost as little memory, cache
+ * and looking for marks as it can. */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
@@ -42,12 +44,24 @@ enum mark {
 static void fill_next(struct task *task);
 static void plan_writes(struct task *task);
 
+static uint64_t block_chunks(const struct units *units)
+{
+    return units->parity ? 2 * (uint64_t)units->g->slot_count : 1;
+}
+
+/* Scratch memory for so many rows.  A multiple of 4 KiB, so that what is aligned on the member is aligned
+ * in memory as well, of each of a task's units. */
+static uint64_t block_sectors(const struct units *units, uint64_t rows)
+{
+    const uint64_t data = units->parity ? units->g->data_count : 1;
+    const uint64_t marks = (data * rows + SECTOR_BYTES - 1) / SECTOR_BYTES;
+
+    return (block_chunks(units) * rows + marks + FINE_SECTORS - 1) / FINE_SECTORS * FINE_SECTORS;
+}
+
 uint64_t write_block_sectors(const struct units *units)
 {
-    const uint64_t chunks = units->parity ? 2 * (uint64_t)units->g->slot_count : 1;
-    const uint64_t data = units->parity ? units->g->data_count : 1;
-
-    return chunks * units->sectors + (data * units->sectors + SECTOR_BYTES - 1) / SECTOR_BYTES;
+    return block_sectors(units, units->sectors);
 }
 
 /* ---- the new contents ---- */
@@ -68,7 +82,14 @@ static uint8_t *mark_of(const struct unit_work *work, uint32_t index, uint32_t r
     return work->marks + (uint64_t)index * work->place.sectors + row;
 }
 
-/* The bytes of a data chunk's part of the unit that a write covers, from its start. */
+/* Where the rows of data chunk `index` start in the volume. */
+static uint64_t volume_sector(const struct task *task, const struct unit_work *work, uint32_t index)
+{
+    return units_volume_sector(&task->lane->engine->units, work->claim->unit, index) +
+           work->skipped_sectors;
+}
+
+/* The bytes of a data chunk's rows that a write covers, from the first row. */
 struct overlap {
     uint64_t start;
     uint64_t end; /* not behind start: none */
@@ -78,8 +99,7 @@ struct overlap {
 static struct overlap find_overlap(const struct task *task, const struct unit_work *work,
                                    uint32_t index, const struct engine_write *write)
 {
-    const uint64_t chunk_start =
-        units_volume_sector(&task->lane->engine->units, work->claim->unit, index) * SECTOR_BYTES;
+    const uint64_t chunk_start = volume_sector(task, work, index) * SECTOR_BYTES;
     const uint64_t chunk_end = chunk_start + (uint64_t)work->place.sectors * SECTOR_BYTES;
     const uint64_t start = MAX(chunk_start, write->offset_bytes);
     const uint64_t end = MIN(chunk_end, write->offset_bytes + write->bytes);
@@ -149,20 +169,41 @@ static bool becomes_zeros(const struct unit_work *work)
     return true;
 }
 
+/* Leave out the rows before and behind those that are written, but for what is in the same 4 KiB. */
+static void narrow(const struct task *task, struct unit_work *work)
+{
+    const uint64_t block_bytes = FINE_SECTORS * SECTOR_BYTES;
+    uint64_t start = (uint64_t)work->place.sectors * SECTOR_BYTES;
+    uint64_t end = 0;
+
+    for (struct claim *claim = work->claim; claim != NULL; claim = next_claim(work, claim))
+        for (uint32_t index = 0; index < work->place.data_count; index++) {
+            const struct overlap overlap = find_overlap(task, work, index, claim->write);
+            if (overlap.start >= overlap.end)
+                continue;
+            start = MIN(start, overlap.start / block_bytes * block_bytes);
+            end = MAX(end, (overlap.end + block_bytes - 1) / block_bytes * block_bytes);
+        }
+    assert(start < end); /* a claim is made for a unit that its write touches */
+    end = MIN(end, (uint64_t)work->place.sectors * SECTOR_BYTES);
+    work->skipped_sectors = (uint32_t)(start / SECTOR_BYTES);
+    work->place.row += work->skipped_sectors;
+    work->place.sectors = (uint32_t)((end - start) / SECTOR_BYTES);
+}
+
 static void lay_out(struct task *task, struct unit_work *work)
 {
     const struct engine *engine = task->lane->engine;
-    const uint64_t block_sectors = write_block_sectors(&engine->units);
 
     units_place(&engine->units, work->claim->unit, &work->place);
-    work->block = task_scratch(task, block_sectors);
-    const uint64_t chunks =
-        engine->units.parity ? 2 * (uint64_t)engine->options.geometry->slot_count : 1;
-    work->marks = work->block + chunks * work->place.sectors * SECTOR_BYTES;
+    const uint32_t unit_rows = work->place.sectors;
+    narrow(task, work);
+    work->block = task_scratch(task, block_sectors(&engine->units, work->place.sectors));
+    work->marks = work->block + block_chunks(&engine->units) * work->place.sectors * SECTOR_BYTES;
     memset(work->marks, MARK_NONE, (size_t)work->place.data_count * work->place.sectors);
     for (struct claim *claim = work->claim; claim != NULL; claim = next_claim(work, claim))
         mark_write(task, work, claim->write);
-    work->zeros = becomes_zeros(work);
+    work->zeros = work->place.sectors == unit_rows && becomes_zeros(work);
 }
 
 void write_start(struct task *task)
@@ -244,7 +285,7 @@ static void fill_next(struct task *task)
     const struct unit_work *work = &task->works[task->fill_work];
     const uint32_t index = task->fill_sector / work->place.sectors;
     const uint32_t row = task->fill_sector % work->place.sectors;
-    const uint64_t sector = units_volume_sector(&engine->units, work->claim->unit, index) + row;
+    const uint64_t sector = volume_sector(task, work, index) + row;
 
     shared_plan_begin(&engine->shared);
     (void)plan_read(&engine->shared.view, sector, 1, 1, &task->plan);
@@ -477,7 +518,8 @@ static void gather_rows(struct task *task, const struct unit_work *work)
 static int gather_copies(const struct engine *engine, struct task *task,
                          const struct unit_work *work)
 {
-    const uint64_t first = units_volume_sector(&engine->units, work->claim->unit, 0);
+    const uint64_t first =
+        units_volume_sector(&engine->units, work->claim->unit, 0) + work->skipped_sectors;
     struct plan_target targets[PLAN_TARGETS_MAX];
     int result = 0;
 

@@ -2,7 +2,7 @@
 BUILD ?= build
 SEED ?= 1
 
-.PHONY: all deps demo check check-fresh sim soak fuzz bench lint format install clean
+.PHONY: all deps demo check check-fresh sim soak fuzz bench bench-copy lint format install clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -36,7 +36,10 @@ fuzz: deps
 bench:
 	scripts/install-packages.sh build
 	$(MAKE) --no-print-directory all
-	scripts/bench.sh
+	perf/bench.py --build $(BUILD)
+
+bench-copy: all
+	perf/copy.sh
 
 lint: deps all
 	scripts/lint.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# bench.sh - an array of four members on tmpfs, in alternation with the plain copy that moves as many
+# copy.sh - `braid read`, `write` and `scrub` on tmpfs, in alternation with the plain copy that moves as many
 # bytes: reading and scrubbing against `cat` of the members, writing against `cp` over them.  Medians
 # of seven, as rates, and their ratio.
 set -euo pipefail

@@ -51,8 +51,9 @@
 #include "io/io_ring_internal.h"
 #include "util/checked.h"
 
-#define PLAIN_TURN   32 /* plain calls before completions and timers have their turn */
-#define PLAIN_WINDOW 64 /* buffers of one plain call */
+#define PLAIN_TURN   32          /* plain calls before completions and timers have their turn */
+#define PLAIN_WINDOW 64          /* buffers of one plain call */
+#define LOOK_BYTES   (128 << 10) /* plain writes to a file before it is looked at again */
 #define REAP_BATCH   32
 #define AGAIN_MAX    16 /* an op that is taken back that often has failed */
 #define RETRY_NS     1000000
@@ -676,20 +677,29 @@ static ssize_t write_once(int fd, const struct iovec *iov, uint32_t count, uint6
     return pwritev2(fd, iov, (int)count, (off_t)offset_bytes, flags);
 }
 
-/* As io_call_fits(), of a file in memory. */
-static int fits_plainly(const struct ring_member *member, uint64_t offset_bytes, uint64_t bytes)
+/* As io_call_fits(), of a file in memory.  For small writes of the same turn one look does, if there is
+ * another after the last of them: judge_turn() sees to that. */
+static int fits_plainly(struct ring_member *member, uint64_t offset_bytes, uint64_t bytes)
 {
-    const int64_t size_bytes = io_call_size(member->fd);
+    struct ring_turn *turn = &member->turn;
+    const bool judged = member->watch.path != NULL && !member->watch.behind_loop;
 
-    if (size_bytes < 0)
-        return (int)size_bytes;
-    return checked_inside(offset_bytes, bytes, (uint64_t)size_bytes) ? 0 : -ENXIO;
+    if (!judged || turn->unlooked_bytes < bytes) {
+        turn->size_bytes = io_call_size(member->fd);
+        turn->unlooked_bytes = LOOK_BYTES;
+    } else {
+        turn->look_after = true;
+    }
+    turn->unlooked_bytes -= MIN(bytes, turn->unlooked_bytes);
+    if (turn->size_bytes < 0)
+        return (int)turn->size_bytes;
+    return checked_inside(offset_bytes, bytes, (uint64_t)turn->size_bytes) ? 0 : -ENXIO;
 }
 
 /* Read or write all of a request, or up to where it would have to wait (RWF_NOWAIT).  *done_bytes
  * is how far it came. */
-static int transfer_plainly(const struct ring_member *member, const struct io_request *request,
-                            int flags, uint64_t *done_bytes)
+static int transfer_plainly(struct ring_member *member, const struct io_request *request, int flags,
+                            uint64_t *done_bytes)
 {
     const uint64_t total_bytes = io_request_bytes(request);
     struct io_cursor cursor = {.iov = request->iov};
@@ -724,7 +734,7 @@ static int transfer_plainly(const struct ring_member *member, const struct io_re
     return 0;
 }
 
-static int write_zeros_plainly(const struct ring *ring, const struct ring_member *member,
+static int write_zeros_plainly(const struct ring *ring, struct ring_member *member,
                                const struct io_request *request)
 {
     const struct iovec zeros = {.iov_base = ring->memory + RING_DATA_OPS * RING_BUFFER_BYTES,
@@ -742,7 +752,7 @@ static int write_zeros_plainly(const struct ring *ring, const struct ring_member
     return result;
 }
 
-static int zero_plainly(const struct ring *ring, const struct ring_member *member,
+static int zero_plainly(const struct ring *ring, struct ring_member *member,
                         const struct io_request *request)
 {
     const uint64_t offset_bytes = member->offset_bytes + request->offset_bytes;
@@ -754,7 +764,7 @@ static int zero_plainly(const struct ring *ring, const struct ring_member *membe
     return io_call_is_unsupported(result) ? write_zeros_plainly(ring, member, request) : result;
 }
 
-static int write_plainly(const struct ring_member *member, const struct io_request *request)
+static int write_plainly(struct ring_member *member, const struct io_request *request)
 {
     const int flags = request->fua ? RWF_DSYNC : 0;
     uint64_t done_bytes;
@@ -772,7 +782,7 @@ static int sync_plainly(const struct ring_member *member)
     return io_call_sync(member->fd);
 }
 
-static int carry_out_plainly(const struct ring *ring, const struct ring_member *member,
+static int carry_out_plainly(const struct ring *ring, struct ring_member *member,
                              const struct io_request *request)
 {
     uint64_t done_bytes;
@@ -804,7 +814,7 @@ static void enqueue(struct ring *ring, struct io_request *request, uint64_t done
 
 /* What the page cache has is read; the rest is left to the kernel. */
 static void try_cached(struct ring *ring, struct ring_member *member, struct io_request *request,
-                       struct list_node *reads)
+                       struct list_node *over)
 {
     uint64_t done_bytes;
     const int result = transfer_plainly(member, request, RWF_NOWAIT, &done_bytes);
@@ -812,49 +822,59 @@ static void try_cached(struct ring *ring, struct ring_member *member, struct io_
     if (result == -EOPNOTSUPP)
         member->nowait = false;
     if (result == 0)
-        io_finish(reads, request, 0);
+        io_finish(over, request, 0);
     else /* also errors: the kernel will say again what the matter is */
         enqueue(ring, request, done_bytes);
 }
 
-/* The reads of a turn are over.  Their files are looked at now, after the last of them: once each, since
- * that costs a third of a read. */
-static void judge_turn(struct ring *ring, struct list_node *reads)
+/* What was carried out in a turn counts if its files are as long as they have to be, now: for what was read
+ * see io_watch_judge(), for what was written fits_plainly().  One look at each file does for all, since it
+ * comes after the last of them; it costs a third of a read of 4 KiB. */
+static void judge_turn(struct ring *ring, struct list_node *over)
 {
-    ring->turn++;
-    while (!list_empty(reads)) {
-        struct io_request *request = request_of(reads->next);
+    while (!list_empty(over)) {
+        struct io_request *request = request_of(over->next);
         struct ring_member *member = member_of(ring, request);
         const int result = (int)(intptr_t)request->backend;
 
         list_remove(&request->link);
-        if (member->judged_turn != ring->turn)
-            member->finding = io_watch_judge(&member->watch, member->fd, 0);
-        member->judged_turn = ring->turn;
-        io_finish(&ring->finished, request, member->finding < 0 ? member->finding : result);
+        if (member->turn.look_after)
+            member->turn.finding = io_watch_judge(&member->watch, member->fd, 0);
+        member->turn.look_after = false;
+        io_finish(&ring->finished, request,
+                  member->turn.finding < 0 ? member->turn.finding : result);
     }
+}
+
+static void enter_turn(struct ring *ring, struct ring_member *member)
+{
+    if (member->turn.number != ring->turn)
+        member->turn = (struct ring_turn){.number = ring->turn};
 }
 
 static void run_plain(struct ring *ring, uint64_t now_ns)
 {
-    struct list_node reads;
+    struct list_node over;
 
-    list_init(&reads);
+    list_init(&over);
+    ring->turn++;
     for (uint32_t i = 0; i < PLAIN_TURN && !list_empty(&ring->plain); i++) {
         struct io_request *request = request_of(ring->plain.next);
         struct ring_member *member = member_of(ring, request);
         const int found = io_watch_look(&member->watch, now_ns, request->fua);
 
         list_remove(&request->link);
+        enter_turn(ring, member);
+        if (request->kind == IO_READ)
+            member->turn.look_after = true;
         if (found < 0)
             io_finish(&ring->finished, request, found);
         else if (member->facts.class != IO_CLASS_MEMORY)
-            try_cached(ring, member, request, &reads);
+            try_cached(ring, member, request, &over);
         else
-            io_finish(request->kind == IO_READ ? &reads : &ring->finished, request,
-                      carry_out_plainly(ring, member, request));
+            io_finish(&over, request, carry_out_plainly(ring, member, request));
     }
-    judge_turn(ring, &reads);
+    judge_turn(ring, &over);
 }
 
 /* ---- deadlines ---- */

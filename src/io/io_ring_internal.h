@@ -22,6 +22,15 @@
 /* The buffers, and one more that holds zeros for ever. */
 #define RING_MEMORY_BYTES ((RING_DATA_OPS + 1) * RING_BUFFER_BYTES)
 
+/* What is known of a member's file during a turn of plain calls. */
+struct ring_turn {
+    uint64_t number;         /* of that turn */
+    int64_t size_bytes;      /* when last looked at before a write; a negative errno */
+    uint64_t unlooked_bytes; /* so much may be written before the next look */
+    bool look_after;         /* something was done that only counts if ... */
+    int finding;             /* 0, or what a look after the last of it found */
+};
+
 struct ring_member {
     int fd; /* the caller's */
     uint64_t offset_bytes;
@@ -29,8 +38,7 @@ struct ring_member {
     struct io_class_facts facts;
     bool nowait; /* cached: RWF_NOWAIT hasn't been refused */
     struct io_watch watch;
-    uint64_t judged_turn; /* of plain calls: in which it was looked at after its reads, */
-    int finding;          /* and what that said */
+    struct ring_turn turn;
 };
 
 enum ring_op_kind {

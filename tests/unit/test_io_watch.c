@@ -24,6 +24,12 @@ static struct io *io;
 static bool done;
 static int result;
 
+/* What is done by plain calls of the lane's own thread. */
+static bool in_memory(void)
+{
+    return ring && io_ring_class(io, 0) == IO_CLASS_MEMORY;
+}
+
 static void set_up(void)
 {
     (void)snprintf(directory, sizeof directory, "%s/braid-watch-XXXXXX", below);
@@ -118,6 +124,73 @@ TEST(a_hole_that_came_between_two_looks_is_not_read)
     tear_down();
 }
 
+enum { MANY = 8 };
+
+static int many_results[MANY];
+static struct io_request many_requests[MANY];
+
+static void on_one_of_many(struct io_request *request, int value)
+{
+    many_results[request - many_requests] = value;
+    done = true;
+}
+
+/* Small writes that are submitted together, from the file's start on. */
+static void write_many(void)
+{
+    static uint8_t buffer[4096];
+    static const struct iovec iov = {buffer, sizeof buffer};
+    uint32_t reported = 0;
+
+    for (uint32_t i = 0; i < MANY; i++) {
+        many_results[i] = 1;
+        many_requests[i] = (struct io_request){.kind = IO_WRITE,
+                                               .offset_bytes = i * sizeof buffer,
+                                               .iov = &iov,
+                                               .iov_count = 1,
+                                               .deadline_ns = IO_NEVER,
+                                               .done = on_one_of_many};
+        io_submit(io, &many_requests[i]);
+    }
+    while (reported < MANY) {
+        done = false;
+        while (!done)
+            (void)io_run(io, IO_NEVER);
+        reported = 0;
+        for (uint32_t i = 0; i < MANY; i++)
+            reported += many_results[i] <= 0;
+    }
+}
+
+TEST(many_writes_make_no_file_longer)
+{
+    struct stat status;
+
+    set_up();
+    CHECK_SO_FAR();
+    CHECK_EQ(request(IO_WRITE, 0, true), 0); /* looks */
+    CHECK_EQ(ftruncate(fd, 512), 0);
+    write_many();
+    for (uint32_t i = 0; i < MANY; i++)
+        CHECK_EQ(many_results[i], -ENXIO);
+    CHECK_EQ(fstat(fd, &status), 0);
+    CHECK_EQ(status.st_size, 512);
+    tear_down();
+}
+
+/* In memory, several writes share a look before them: so there is one after them, too. */
+TEST(many_writes_to_a_file_cut_meanwhile_have_failed)
+{
+    set_up();
+    CHECK_SO_FAR();
+    CHECK_EQ(request(IO_WRITE, 0, true), 0);
+    CHECK_EQ(ftruncate(fd, BYTES - 512), 0);
+    write_many();
+    for (uint32_t i = 0; i < MANY && in_memory(); i++)
+        CHECK_EQ(many_results[i], -ENXIO);
+    tear_down();
+}
+
 TEST(a_look_comes_by_itself)
 {
     set_up();
@@ -156,8 +229,9 @@ TEST(no_file_in_its_place)
 
 static void run_all(void){
     RUN(what_is_as_it_was_is_used) RUN(a_file_cut_short_is_not_read_even_below_the_cut)
-        RUN(a_hole_that_came_between_two_looks_is_not_read) RUN(a_look_comes_by_itself)
-            RUN(another_file_in_its_place) RUN(no_file_in_its_place)}
+        RUN(a_hole_that_came_between_two_looks_is_not_read) RUN(many_writes_make_no_file_longer)
+            RUN(many_writes_to_a_file_cut_meanwhile_have_failed) RUN(a_look_comes_by_itself)
+                RUN(another_file_in_its_place) RUN(no_file_in_its_place)}
 
 TEST_MAIN({
     for (int i = 0; i < 3; i++) {

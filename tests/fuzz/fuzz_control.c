@@ -38,7 +38,7 @@ static struct braid_array *array;
 
 /* ---- the array ---- */
 
-static void give_up(const char *why)
+static _Noreturn void give_up(const char *why)
 {
     (void)fprintf(stderr, "%s\n", why);
     abort();

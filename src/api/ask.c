@@ -72,9 +72,8 @@ static int send_line(int fd, const char *line, int passed)
 static int read_line(struct asking *asking, const char **line)
 {
     for (;;) {
-        char *start = asking->buffer + asking->taken;
-        char *newline =
-            asking->buffer != NULL ? memchr(start, '\n', asking->used - asking->taken) : NULL;
+        char *start = asking->buffer != NULL ? asking->buffer + asking->taken : NULL;
+        char *newline = start != NULL ? memchr(start, '\n', asking->used - asking->taken) : NULL;
         if (newline != NULL) {
             *newline = '\0';
             *line = start;

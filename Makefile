@@ -2,7 +2,7 @@
 BUILD ?= build
 SEED ?= 1
 
-.PHONY: all deps demo check check-fresh sim soak fuzz bench bench-copy lint format install clean
+.PHONY: all deps demo check check-fresh check-serve-sanitized sim soak fuzz bench bench-copy lint format install clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -23,6 +23,9 @@ check: deps
 
 check-fresh:
 	scripts/check-fresh.sh
+
+check-serve-sanitized: deps
+	scripts/check-serve-sanitized.sh
 
 sim: all
 	$(BUILD)/tests/sim/test_crash --seed $(SEED) -v

@@ -45,6 +45,7 @@ static size_t member_count;
 static struct braid_options options;
 static const char *missing[MEMBERS_MAX];
 static bool read_only;
+static bool parallel; /* also where that may be the server's end */
 static const char *name = "array";
 static const char *control_path;
 static const char *socket_path;
@@ -175,6 +176,8 @@ static int plugin_config(const char *key, const char *value)
         return fuse_directory != NULL ? 0 : -1;
     } else if (strcmp(key, "ready") == 0)
         ready_text = value;
+    else if (strcmp(key, "parallel") == 0)
+        return parse_flag(value, &parallel);
     else if (strcmp(key, "read-only") == 0)
         return parse_flag(value, &read_only);
     else if (strcmp(key, "shared") == 0)
@@ -194,20 +197,22 @@ static int plugin_config(const char *key, const char *value)
     return 0;
 }
 
-#define CONFIG_HELP                                                                                \
-    "member=MEMBER     (required, repeated) PATH, PATH@OFFSET[+LENGTH] or PATH#N, in any order\n"  \
-    "read-only=true    open nothing for writing\n"                                                 \
-    "missing=MEMBER    leave it out, or slot=N\n"                                                  \
-    "as=SPEC           geometry of members without metadata\n"                                     \
-    "bad=fail|zero     what to do about data that is lost or in doubt\n"                           \
-    "read-policy=NAME  expected-time, md, round-robin or first: which copy is read\n"              \
-    "force=true        write though data is in doubt\n"                                            \
-    "io-timeout=SEC    when a member that doesn't answer is given up (30)\n"                       \
-    "slots=N           requests that are worked on at a time (16)\n"                               \
-    "name=NAME         of the array, in what is told of it\n"                                      \
-    "control=PATH      a control socket\n"                                                         \
-    "fuse=DIRECTORY    mount that, with the array as a file NAME in it\n"                          \
-    "socket=PATH       of nbdkit itself, to be removed at the end\n"                               \
+#define CONFIG_HELP                                                                                 \
+    "member=MEMBER     (required, repeated) PATH, PATH@OFFSET[+LENGTH] or PATH#N, in any order\n"   \
+    "read-only=true    open nothing for writing\n"                                                  \
+    "missing=MEMBER    leave it out, or slot=N\n"                                                   \
+    "as=SPEC           geometry of members without metadata\n"                                      \
+    "bad=fail|zero     what to do about data that is lost or in doubt\n"                            \
+    "parallel=true     work on several requests of a connection at a time though this version of\n" \
+    "                  nbdkit may end when such a client vanishes\n"                                \
+    "read-policy=NAME  expected-time, md, round-robin or first: which copy is read\n"               \
+    "force=true        write though data is in doubt\n"                                             \
+    "io-timeout=SEC    when a member that doesn't answer is given up (30)\n"                        \
+    "slots=N           requests that are worked on at a time (16)\n"                                \
+    "name=NAME         of the array, in what is told of it\n"                                       \
+    "control=PATH      a control socket\n"                                                          \
+    "fuse=DIRECTORY    mount that, with the array as a file NAME in it\n"                           \
+    "socket=PATH       of nbdkit itself, to be removed at the end\n"                                \
     "ready=TEXT        printed to stderr when requests are served"
 
 static int plugin_config_complete(void)
@@ -295,8 +300,8 @@ static void plugin_cleanup(void)
  * connections still are in parallel. */
 static int plugin_thread_model(void)
 {
-    return DIES_WITH_ITS_CLIENT ? NBDKIT_THREAD_MODEL_SERIALIZE_REQUESTS
-                                : NBDKIT_THREAD_MODEL_PARALLEL;
+    return DIES_WITH_ITS_CLIENT && !parallel ? NBDKIT_THREAD_MODEL_SERIALIZE_REQUESTS
+                                             : NBDKIT_THREAD_MODEL_PARALLEL;
 }
 
 /* A connection costs nbdkit three descriptors, and when there are none left it loses sockets for good,

@@ -3,9 +3,11 @@
  *
  *      nbd_load URI CONNECTIONS SECONDS SEED [again]
  *
- * Each connection has a thread and a part of the export to itself.  It writes, trims, zeroes, reads and flushes;
- * of each sector it keeps all contents that the sector may have: the last that was covered by a flush,
- * and those since.  Every sector that is read has to hold one of them, whatever happened to the server.
+ * Each connection has a thread and a part of the export to itself.  It writes, zeroes, reads and flushes; of
+ * each sector it keeps all contents that the sector may have: the last that was covered by a flush, and
+ * those since.  What is read has to be the last that was acknowledged, or what a write since then would have made
+ * of it that failed, which no flush makes certain; after a crash of the server, any of them.  Once a write
+ * has failed the connection only reads.
  *
  * With `again` a connection that breaks off is made anew, for ten seconds, and then all of the part is
  * looked at: the server was killed and started again.
@@ -39,7 +41,8 @@ enum {
 /* Contents that a sector may have, by number; 0: zeros. */
 struct versions {
     uint32_t count;
-    uint32_t number[VERSIONS_MAX]; /* the last is the newest */
+    uint32_t acknowledged; /* the place of the last that was; behind it are those that were not */
+    uint32_t number[VERSIONS_MAX];
 };
 
 struct part {
@@ -87,28 +90,37 @@ static void add_version(struct part *part, uint32_t first, uint32_t count, uint3
     }
 }
 
-/* The newest is there for sure. */
+static void acknowledge(struct part *part, uint32_t first, uint32_t count)
+{
+    for (uint32_t i = first; i < first + count; i++)
+        part->versions[i].acknowledged = part->versions[i].count - 1;
+}
+
+/* What was acknowledged is there for sure, and nothing before it. */
 static void settle(struct part *part, uint32_t first, uint32_t count)
 {
     for (uint32_t i = first; i < first + count; i++) {
         struct versions *versions = &part->versions[i];
-        versions->number[0] = versions->number[versions->count - 1];
-        versions->count = 1;
+        const uint32_t gone = versions->acknowledged;
+        versions->count -= gone;
+        memmove(versions->number, versions->number + gone, versions->count * sizeof(uint32_t));
+        versions->acknowledged = 0;
     }
 }
 
-/* Without a crash in between only the newest may be there, unless its write failed. */
-static bool check_sector(struct part *part, uint32_t at, const uint8_t *bytes, bool any)
+/* After a crash it may be any, and is that from now on; but it need not be durable. */
+static bool check_sector(struct part *part, uint32_t at, const uint8_t *bytes, bool crashed)
 {
     struct versions *versions = &part->versions[at];
     uint8_t expected[SECTOR];
 
-    for (uint32_t i = any ? 0 : versions->count - 1; i < versions->count; i++) {
+    for (uint32_t i = crashed ? 0 : versions->acknowledged; i < versions->count; i++) {
         fill(expected, base_of(part) + at, versions->number[i]);
         if (memcmp(bytes, expected, SECTOR) != 0)
             continue;
-        if (any) { /* from now on it is this one; but it need not be durable */
+        if (crashed) {
             versions->number[versions->count - 1] = versions->number[i];
+            versions->acknowledged = versions->count - 1;
         }
         return true;
     }
@@ -143,9 +155,10 @@ static bool connect_part(struct part *part)
 }
 
 /* After an error: is the connection still there?  If not, make it anew, and look at everything. */
-static bool recover(struct part *part)
+static bool recover(struct part *part, bool *refused)
 {
-    if (nbd_aio_is_ready(part->nbd) == 1) {
+    *refused = nbd_aio_is_ready(part->nbd) == 1; /* the server is there */
+    if (*refused) {
         atomic_fetch_add(&errors, 1);
         return true;
     }
@@ -183,25 +196,26 @@ static int one_write(struct part *part, uint32_t first, uint32_t count, uint64_t
     part->since_flush++;
     result = zeros ? nbd_zero(part->nbd, (uint64_t)count * SECTOR, offset, flags)
                    : nbd_pwrite(part->nbd, part->buffer, (size_t)count * SECTOR, offset, flags);
+    if (result == 0)
+        acknowledge(part, first, count);
     if (result == 0 && fua)
         settle(part, first, count);
     return result;
 }
 
-static int one_read(struct part *part, uint32_t first, uint32_t count, bool unsure)
+static int one_read(struct part *part, uint32_t first, uint32_t count)
 {
     const int result = nbd_pread(part->nbd, part->buffer, (size_t)count * SECTOR,
                                  (base_of(part) + first) * SECTOR, 0);
 
     for (uint32_t i = 0; i < count && result == 0 && !wrong; i++)
-        (void)check_sector(part, first + i, part->buffer + (size_t)i * SECTOR, unsure);
+        (void)check_sector(part, first + i, part->buffer + (size_t)i * SECTOR, false);
     return result;
 }
 
 static void *work(void *argument)
 {
     struct part *part = argument;
-    bool unsure = false; /* some write failed */
     bool reads_only = false;
 
     if (!connect_part(part)) {
@@ -218,25 +232,21 @@ static void *work(void *argument)
             if (result == 0) {
                 settle(part, 0, PART_SECTORS);
                 part->since_flush = 0;
-                unsure = false;
-            } else if (part->since_flush >= WRITES_BETWEEN_FLUSHES) {
-                reads_only = true; /* there is no room to remember more */
             }
         } else if (kind < 9 && !reads_only) {
             result = one_write(part, first, count, kind);
-            unsure = unsure || result != 0;
         } else {
-            result = one_read(part, first, count, unsure);
+            result = one_read(part, first, count);
         }
         if (result == 0) {
             atomic_fetch_add(&requests, 1);
         } else {
-            const unsigned long before = reconnections;
-            if (!recover(part)) {
+            bool refused;
+            if (!recover(part, &refused)) {
                 (void)printf("WRONG: connection lost: %s\n", nbd_get_error());
                 wrong = true;
             }
-            unsure = unsure || reconnections != before;
+            reads_only = reads_only || refused;
         }
     }
     if (part->nbd != NULL)

@@ -725,9 +725,7 @@ int array_assemble_held(struct member *const *members, uint32_t count,
         *out = array;
         return 0;
     }
-    for (uint32_t i = 0; i < array->member_count; i++)
-        array->members[i].probe.member = NULL; /* they stay the caller's */
-    braid_close(array);
+    array_give_back(array);
     return result;
 }
 
@@ -762,22 +760,42 @@ void braid_close(struct braid_array *array)
     free(array);
 }
 
+void array_give_back(struct braid_array *array)
+{
+    for (uint32_t i = 0; i < array->member_count; i++)
+        array->members[i].probe.member = NULL;
+    braid_close(array);
+}
+
+/* Nothing but what an assembly finds out is touched: other threads look at the rest, while this is done. */
 void array_take_over(struct braid_array *array, struct braid_array *fresh)
 {
-    struct braid_array old = *array;
+    struct braid_array old = {
+        .members = array->members,
+        .member_count = array->member_count,
+        .assembly = array->assembly,
+        .assembly_members = array->assembly_members,
+        .geometry = array->geometry,
+        .untrusted = array->untrusted,
+        .problems = array->problems,
+        .warnings = array->warnings,
+    };
 
-    assert(old.engine == NULL && fresh->engine == NULL);
-    *array = *fresh;
-    array->options = old.options;
-    array->read_policy = old.read_policy;
-    array->service = old.service;
-    array->control = old.control;
-    array->events = old.events;
-    array->lane_count = old.lane_count;
-    array->stopped = old.stopped;
-    array->gone_count = old.gone_count;
-    memcpy(array->gone, old.gone, sizeof array->gone);
-    *fresh = (struct braid_array){0};
+    assert(array->engine == NULL && fresh->engine == NULL);
+    array->members = fresh->members;
+    array->member_count = fresh->member_count;
+    array->has_metadata = fresh->has_metadata;
+    array->assembly = fresh->assembly;
+    array->assembly_members = fresh->assembly_members;
+    array->geometry = fresh->geometry;
+    array->shape = fresh->shape;
+    array->redundant = fresh->redundant;
+    array->in_doubt = fresh->in_doubt;
+    array->untrusted = fresh->untrusted;
+    array->has_bitmap = fresh->has_bitmap;
+    array->refused = fresh->refused;
+    array->problems = fresh->problems;
+    array->warnings = fresh->warnings;
     free(fresh);
     for (uint32_t i = 0; i < old.member_count; i++)
         old.members[i].probe.member = NULL; /* the fresh one has them, or its keeper */

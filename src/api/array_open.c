@@ -184,6 +184,38 @@ static int choose_read_policy(const struct braid_options *options, enum plan_pol
                      options->read_policy);
 }
 
+/* A whole stripe, a chunk, or a page. */
+static uint64_t find_stripe_bytes(const struct braid_array *array)
+{
+    const uint64_t chunk = (uint64_t)array->shape.chunk_sectors * 512;
+
+    if (chunk == 0)
+        return 4096;
+    switch (array->shape.level) {
+    case LEVEL_RAID0:
+        return chunk * array->shape.slot_count;
+    case LEVEL_RAID4:
+    case LEVEL_RAID5:
+    case LEVEL_RAID6:
+        return chunk * array->geometry->data_count;
+    case LEVEL_LINEAR:
+    case LEVEL_RAID1:
+    case LEVEL_RAID10:
+        return chunk;
+    }
+    return chunk;
+}
+
+/* It can be read: note what never changes from now on. */
+static int ready(struct braid_array *array, const struct braid_options *options,
+                 struct braid_error *err)
+{
+    array->size_bytes = array->geometry->volume_sectors * 512;
+    array->stripe_bytes = find_stripe_bytes(array);
+    return options->slots > 0 || options->lanes > 0 ? make_service(array, err)
+                                                    : array_start(array, err);
+}
+
 int braid_open(const char *const *members, size_t count, const struct braid_options *options,
                struct braid_array **out, struct braid_error *error)
 {
@@ -208,8 +240,7 @@ int braid_open(const char *const *members, size_t count, const struct braid_opti
         result = check_held(array, options, error);
     array->read_policy = read_policy;
     if (result == 0)
-        result = options->slots > 0 || options->lanes > 0 ? make_service(array, error)
-                                                          : array_start(array, error);
+        result = ready(array, options, error);
     if (result < 0) {
         braid_close(array);
         return result;
@@ -243,32 +274,10 @@ bool braid_is_writable(const struct braid_array *array)
 
 uint64_t braid_stripe_bytes(const struct braid_array *array)
 {
-    const uint64_t chunk = (uint64_t)array->shape.chunk_sectors * 512;
-    const uint32_t slots = array->shape.slot_count;
-
-    if (chunk == 0)
-        return 4096;
-    switch (array->shape.level) {
-    case LEVEL_RAID0:
-        return chunk * slots;
-    case LEVEL_RAID4:
-    case LEVEL_RAID5:
-    case LEVEL_RAID6:
-        return chunk * array->geometry->data_count;
-    case LEVEL_LINEAR:
-    case LEVEL_RAID1:
-    case LEVEL_RAID10:
-        return chunk;
-    }
-    return chunk;
+    return array->stripe_bytes;
 }
 
 bool braid_zeroes_fast(const struct braid_array *array)
 {
-    bool fast = array->options.writable;
-
-    for (uint32_t i = 0; i < array->member_count; i++)
-        if (array_member_takes_part(&array->members[i]))
-            fast = fast && member_punches(array->members[i].probe.member);
-    return fast;
+    return atomic_load(&array->punches);
 }

@@ -9,7 +9,7 @@
 
 uint64_t braid_size(const struct braid_array *array)
 {
-    return array->geometry->volume_sectors * 512;
+    return array->size_bytes;
 }
 
 bool array_flaw_is_bad(const struct braid_array *array, enum engine_flaw flaw)

@@ -309,6 +309,17 @@ out:
     return result;
 }
 
+/* Whether zeros become holes on all members that are written to. */
+static bool all_punch(const struct braid_array *array)
+{
+    bool all = array->options.writable;
+
+    for (uint32_t i = 0; i < array->member_count && all; i++)
+        all = !array_member_takes_part(&array->members[i]) ||
+              member_punches(array->members[i].probe.member);
+    return all;
+}
+
 int array_start(struct braid_array *array, struct braid_error *err)
 {
     const bool keeps_supers =
@@ -319,6 +330,7 @@ int array_start(struct braid_array *array, struct braid_error *err)
 
     if (keeps_supers)
         result = make_supers(array, &supers, &lost, err);
+    atomic_store(&array->punches, all_punch(array));
     if (result == 0) {
         result = add_candidates(array);
         if (result == 0)

@@ -230,6 +230,7 @@ static int run_rebuild(struct braid_array *array, struct asked *asked)
     if (!array->options.writable)
         return error_set(&asked->error, -EROFS, "the array is served read-only");
     upkeep_allow(service_upkeep(array->service), true);
+    upkeep_look_again(service_upkeep(array->service));
     return done(asked, "rebuild");
 }
 

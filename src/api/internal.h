@@ -137,7 +137,11 @@ struct braid_array {
     uint32_t gone_count;
     atomic_bool failed; /* more is lost than the level bears: it takes no writes any more */
     bool counted; /* superblocks know that something was written, where that is all they know */
-    bool stopped; /* for writing it is over */
+    atomic_bool stopped; /* for writing it is over */
+    /* Set when it is opened, or begins; any thread may look at them. */
+    uint64_t size_bytes;
+    uint64_t stripe_bytes; /* what writes best */
+    atomic_bool punches;   /* zeros are written to all members as holes */
 };
 
 /* Append a sentence; a problem also refuses the array.  Without memory the sentence is lost, for
@@ -160,6 +164,8 @@ int array_assemble(const char *const *members, size_t count, const struct braid_
 int array_assemble_held(struct member *const *members, uint32_t count,
                         const struct braid_options *options, struct braid_array **out,
                         uint32_t *culprit, struct braid_error *err);
+/* The reverse: close the array, and leave the members to whoever they were lent by. */
+void array_give_back(struct braid_array *array);
 /* Let `array`, which has come to rest, be what `fresh` is, which then is gone.  Members that fresh
  * doesn't have are nobody's any more. */
 void array_take_over(struct braid_array *array, struct braid_array *fresh);

@@ -34,12 +34,27 @@ static void fail_flushed(struct engine_flush *flush, int result)
     failing->done = true;
 }
 
+/* Whether there is anything left to change.  An array that has failed is left alone: what of it can
+ * still be read couldn't be any more, once it had come to rest. */
+static int check_alive(const struct braid_array *array, struct braid_error *err)
+{
+    if (!array->options.writable)
+        return error_set(err, -EROFS, "the array is served read-only");
+    if (service_phase(array->service) != PHASE_RUNNING)
+        return error_set(err, -ESHUTDOWN, "the array isn't served any more");
+    if (atomic_load(&array->failed))
+        return error_set(err, -EIO,
+                         "the array has lost more than it bears, and takes no changes any more");
+    return 0;
+}
+
 int live_fail(struct braid_array *array, const char *name, struct braid_error *err)
 {
     struct failing failing = {.flush = {.done = fail_flushed}};
 
-    if (!array->options.writable)
-        return error_set(err, -EROFS, "the array is served read-only");
+    int result = check_alive(array, err);
+    if (result < 0)
+        return result;
     if (!array->redundant || array->assembly == NULL)
         return error_set(err, -EINVAL,
                          "without redundancy, or a superblock to note it in, no member "
@@ -49,7 +64,7 @@ int live_fail(struct braid_array *array, const char *name, struct braid_error *e
         return -EDOM;
     if (subject->failed)
         return error_set(err, -EINVAL, "%s has failed already", name);
-    const int result = array_check_fail(array, subject, err);
+    result = array_check_fail(array, subject, err);
     if (result < 0)
         return result;
     engine_fail(array->engine, (uint32_t)(subject - array->members));
@@ -80,9 +95,7 @@ static int assemble(const struct braid_array *array, struct member **members, ui
         if (result == 0) {
             const struct note *problem = (*out)->problems;
             (void)error_set(err, -EIO, "%s", problem != NULL ? problem->text : "it can't start");
-            for (uint32_t i = 0; i < (*out)->member_count; i++)
-                (*out)->members[i].probe.member = NULL;
-            braid_close(*out);
+            array_give_back(*out);
             return -EIO;
         }
         if (culprit == UINT32_MAX)
@@ -123,9 +136,9 @@ static void take_down(struct braid_array *array)
     service_unlock(array->service);
 }
 
-/* Begin again with what the members say now. */
-static int set_up(struct braid_array *array, struct member **members, uint32_t count, bool rebuild,
-                  struct braid_error *err)
+/* Begin again with what the members say now.  leaving: closed if that comes about; may be NULL. */
+static int set_up(struct braid_array *array, struct member **members, uint32_t count,
+                  struct member *leaving, struct braid_error *err)
 {
     struct braid_array *fresh;
 
@@ -133,12 +146,13 @@ static int set_up(struct braid_array *array, struct member **members, uint32_t c
     if (result < 0)
         return result;
     for (uint32_t i = 0; i < array->member_count; i++)
-        if (array->members[i].probe.member != NULL &&
+        if (array->members[i].probe.member != leaving &&
             !is_in(array->members[i].probe.member, members, count))
             keep_gone(array, &array->members[i]);
     service_lock(array->service);
     array_take_over(array, fresh);
-    array->options.rebuild = rebuild;
+    member_close(leaving);
+    array->options.rebuild = true; /* spares take seats */
     result = array_start(array, err);
     service_unlock(array->service);
     return result;
@@ -167,22 +181,21 @@ static void forget_gone(struct braid_array *array, uint32_t device_number)
     }
 }
 
-/* One that leaves isn't opened again. */
-static void drop(struct braid_array *array, struct member **members, uint32_t *count,
-                 const char *name)
+/* Take one that leaves from the list.  Returns it, or NULL if the array doesn't have it any more. */
+static struct member *take_out(const struct braid_array *array, struct member **members,
+                               uint32_t *count, const char *name)
 {
-    for (uint32_t i = 0; i < array->member_count; i++) {
-        struct array_member *member = &array->members[i];
-        if (member->probe.member == NULL || strcmp(array_member_name(member), name) != 0)
-            continue;
-        for (uint32_t m = 0; m < *count; m++)
-            if (members[m] == member->probe.member) {
-                members[m] = members[--*count];
-                break;
-            }
-        member_close(member->probe.member);
-        member->probe.member = NULL;
-    }
+    struct member *leaving = NULL;
+
+    for (uint32_t i = 0; i < array->member_count; i++)
+        if (strcmp(array_member_name(&array->members[i]), name) == 0)
+            leaving = array->members[i].probe.member;
+    for (uint32_t m = 0; m < *count; m++)
+        if (members[m] == leaving) {
+            members[m] = members[--*count];
+            break;
+        }
+    return leaving;
 }
 
 /* Device number of a member that failed at work, by its name; UINT32_MAX: none of that name did. */
@@ -197,10 +210,10 @@ static uint32_t find_gone(const struct braid_array *array, const char *name)
     return UINT32_MAX;
 }
 
-/* Change the superblocks.  *count grows by the newcomer. */
+/* Change the superblocks.  *count grows by the newcomer, and shrinks by *leaving. */
 static int change(struct braid_array *array, const struct braid_change_options *options,
                   struct member *newcomer, struct member **members, uint32_t *count,
-                  struct braid_error *err)
+                  struct member **leaving, struct braid_error *err)
 {
     const uint32_t gone =
         options->change == BRAID_REMOVE ? find_gone(array, options->member) : UINT32_MAX;
@@ -210,15 +223,13 @@ static int change(struct braid_array *array, const struct braid_change_options *
     if (result < 0)
         return result;
     result = change_held(seen, options, newcomer, gone, err);
-    for (uint32_t i = 0; i < seen->member_count; i++)
-        seen->members[i].probe.member = NULL;
-    braid_close(seen);
+    array_give_back(seen);
     if (result < 0)
         return result;
     if (newcomer != NULL)
         members[(*count)++] = newcomer;
     if (options->change == BRAID_REMOVE) {
-        drop(array, members, count, options->member);
+        *leaving = take_out(array, members, count, options->member);
         forget_gone(array, gone);
     }
     return 0;
@@ -232,6 +243,7 @@ static int rest_and_change(struct braid_array *array, const struct braid_change_
     struct braid_error trouble;
     uint32_t count;
     struct member **members;
+    struct member *leaving = NULL;
     int result = 0;
 
     service_pause(service);
@@ -246,8 +258,8 @@ static int rest_and_change(struct braid_array *array, const struct braid_change_
     }
     take_down(array);
     if (options != NULL)
-        result = change(array, options, newcomer, members, &count, err);
-    const int began = set_up(array, members, count, true, &trouble);
+        result = change(array, options, newcomer, members, &count, &leaving, err);
+    const int began = set_up(array, members, count, leaving, &trouble);
     free(members);
     if (began < 0) {
         event_add(array->events, "array_failed", NULL, "it can't go on: %s", trouble.text);
@@ -279,14 +291,16 @@ static int check_newcomer(const struct braid_array *array, const struct member *
 int live_change(struct braid_array *array, const struct braid_change_options *options,
                 struct member *newcomer, struct braid_error *err)
 {
-    if (!array->options.writable)
-        return error_set(err, -EROFS, "the array is served read-only");
+    int result = check_alive(array, err);
+
+    if (result < 0)
+        return result;
     if (array->assembly == NULL || !array->redundant)
         return error_set(err, -EINVAL,
                          "%s: members are added and replaced where there is redundancy, and md "
                          "metadata",
                          level_name(array->shape.level));
-    const int result = newcomer != NULL ? check_newcomer(array, newcomer, err) : 0;
+    result = newcomer != NULL ? check_newcomer(array, newcomer, err) : 0;
     return result == 0 ? rest_and_change(array, options, newcomer, err) : result;
 }
 

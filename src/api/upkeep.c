@@ -225,7 +225,8 @@ static void begin_scrub(struct upkeep *upkeep)
 void upkeep_poll(struct upkeep *upkeep)
 {
     const struct braid_array *array = upkeep->array;
-    const bool may_write = array->options.writable && array->redundant && array->assembly != NULL;
+    const bool may_write = array->options.writable && array->redundant && array->assembly != NULL &&
+                           !atomic_load(&array->failed);
 
     if (upkeep->running || service_phase(upkeep->service) != PHASE_RUNNING)
         return;
@@ -248,8 +249,8 @@ void upkeep_cancel(struct upkeep *upkeep)
 
 void upkeep_allow(struct upkeep *upkeep, bool wanted)
 {
+    upkeep->blocked = upkeep->blocked && upkeep->wanted == wanted;
     upkeep->wanted = wanted;
-    upkeep->blocked = false;
 }
 
 void upkeep_look_again(struct upkeep *upkeep)

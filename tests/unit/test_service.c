@@ -44,6 +44,7 @@ struct part {
 };
 
 static struct part parts[THREADS + 1];
+static pthread_t facts_thread;
 
 static void make_files(void)
 {
@@ -198,11 +199,24 @@ static void *use_a_lane(void *argument)
     return NULL;
 }
 
+/* What never changes, from a thread that does nothing else, and so never waits for a pause to end. */
+static void *ask_facts(void *argument)
+{
+    (void)argument;
+    while (!enough)
+        if (braid_size(array) < (THREADS + 1) * PART_BYTES || braid_stripe_bytes(array) < 4096 ||
+            !braid_zeroes_fast(array) || !braid_is_writable(array))
+            atomic_fetch_add(&wrong, 1);
+    return NULL;
+}
+
 static void start_threads(void)
 {
     enough = false;
     wrong = 0;
     rounds = 0;
+    if (pthread_create(&facts_thread, NULL, ask_facts, NULL) != 0)
+        abort();
     for (uint32_t i = 0; i <= THREADS; i++) {
         parts[i].index = i;
         prng_init(&parts[i].random, 1, i);
@@ -216,6 +230,7 @@ static void start_threads(void)
 static void stop_threads(void)
 {
     enough = true;
+    (void)pthread_join(facts_thread, NULL);
     for (uint32_t i = 0; i <= THREADS; i++)
         (void)pthread_join(parts[i].thread, NULL);
 }
@@ -376,6 +391,61 @@ TEST(a_spare_takes_the_place_of_a_member_that_is_cut_short)
     CHECK(parts_are_right((const uint32_t[]){0, 1, 3, 4}, MEMBERS));
 }
 
+/* Whatever is asked for: an answer, and what can still be read is read. */
+static void ask_all(void)
+{
+    static const char *const lines[] = {
+        "{\"cmd\":\"status\"}",
+        "{\"cmd\":\"detail\"}",
+        "{\"cmd\":\"fail\",\"member\":\"slot=0\"}",
+        "{\"cmd\":\"remove\",\"member\":\"slot=0\"}",
+        "{\"cmd\":\"rebuild\"}",
+        "{\"cmd\":\"scrub\"}",
+        "{\"cmd\":\"limits\",\"bytes_per_s_max\":1000000}",
+    };
+
+    for (uint32_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        (void)did(ask(lines[i], -1));
+    (void)change("add", paths[4], NULL);
+    CHECK(did(ask("{\"cmd\":\"status\"}", -1)));
+    CHECK(did(ask("{\"cmd\":\"detail\"}", -1)));
+}
+
+TEST(an_array_that_has_lost_too_much_goes_on_answering)
+{
+    uint8_t byte = 7;
+
+    create("5");
+    CHECK_EQ(open_array((const uint32_t[]){0, 1, 2, 3}, MEMBERS), 0);
+    CHECK_EQ(braid_write(array, &byte, 1, 0), 0); /* on the first member */
+    CHECK_EQ(braid_flush(array), 0);
+    CHECK_EQ(truncate(paths[2], 1 << 20), 0);
+    CHECK_EQ(truncate(paths[3], 1 << 20), 0);
+    for (uint64_t at = 0; at < 40 * 16384; at += 16384)
+        (void)braid_write(array, &byte, 1, at);
+    ask_all();
+    CHECK_SO_FAR();
+    byte = 0;
+    CHECK_EQ(braid_read(array, &byte, 1, 0), 0);
+    CHECK_EQ(byte, 7);
+    CHECK_EQ(braid_stop(array), -EIO);
+    braid_close(array);
+}
+
+TEST(an_array_that_fails_while_it_is_changed_goes_on_answering)
+{
+    create("5");
+    CHECK_EQ(open_array((const uint32_t[]){0, 1, 2, 3}, MEMBERS), 0);
+    CHECK_EQ(braid_write(array, "x", 1, 0), 0); /* so that there is something to note at rest */
+    for (uint32_t i = 0; i < MEMBERS; i++)
+        CHECK_EQ(truncate(paths[i], 512), 0);
+    ask_all(); /* the first change finds that nothing is left */
+    CHECK_SO_FAR();
+    CHECK(braid_read(array, parts[0].seen, 512, 0) < 0);
+    CHECK_EQ(braid_stop(array), -EIO);
+    braid_close(array);
+}
+
 TEST(what_makes_no_sense_changes_nothing)
 {
     static const char *const lines[] = {
@@ -466,6 +536,8 @@ static void run_all(void)
         abort();
     RUN(members_come_and_go_under_load)
     RUN(a_spare_takes_the_place_of_a_member_that_is_cut_short)
+    RUN(an_array_that_has_lost_too_much_goes_on_answering)
+    RUN(an_array_that_fails_while_it_is_changed_goes_on_answering)
     RUN(what_makes_no_sense_changes_nothing)
     RUN(a_low_limit_holds_up_neither_another_one_nor_the_end)
     (void)snprintf(command, sizeof command, "rm -rf %s", directory);

@@ -25,9 +25,10 @@ int batch_init(struct batch *batch, struct lane *lane, uint32_t member_count, ui
                void (*done)(struct batch *batch))
 {
     *batch = (struct batch){.lane = lane, .member_count = member_count, .done = done};
-    batch->ios = calloc(capacity, sizeof *batch->ios);
-    batch->iovs = calloc(capacity, sizeof *batch->iovs);
-    batch->transfers = calloc(capacity, sizeof *batch->transfers);
+    /* What is added is filled then. */
+    batch->ios = malloc(capacity * sizeof *batch->ios);
+    batch->iovs = malloc(capacity * sizeof *batch->iovs);
+    batch->transfers = malloc(capacity * sizeof *batch->transfers);
     batch->open = calloc(member_count, sizeof *batch->open);
     batch->capacity = capacity;
     return batch->ios == NULL || batch->iovs == NULL || batch->transfers == NULL ||

@@ -35,9 +35,10 @@ static void find_limits(struct engine *engine)
     const uint64_t block = write_block_sectors(&engine->units);
     const uint64_t mend = (uint64_t)(FINE_SECTORS + 1) * (g->slot_count + 2);
 
-    /* Pieces of this size keep the sources of a row within bounds. */
+    /* Pieces of this size keep the sources of a row within bounds, and none crosses a chunk's end. */
+    const uint64_t whole = g->chunk_sectors != 0 ? g->chunk_sectors : MAX(volume, (uint64_t)1);
     engine->piece_sectors =
-        MIN((uint64_t)PIECE_SECTORS_MAX, (uint64_t)SOURCE_SECTORS / g->slot_count);
+        MIN(MIN((uint64_t)PIECE_SECTORS_MAX, (uint64_t)SOURCE_SECTORS / g->slot_count), whole);
     engine->pieces_max = (uint32_t)MIN((uint64_t)PIECES_MAX, MAX(rows, (uint64_t)16));
     engine->sources_max = MAX((uint32_t)MIN((uint64_t)SOURCES_MAX, 2 * rows), 2 * g->slot_count);
     engine->source_sectors_max = MIN((uint64_t)SOURCE_SECTORS, 2 * rows);

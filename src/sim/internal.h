@@ -104,6 +104,8 @@ void sim_cache_revert(struct sim_cache *cache);
 void sim_cache_read(const struct sim_cache *cache, uint64_t offset_bytes, uint8_t *to,
                     size_t bytes);
 bool sim_cache_is_bad(const struct sim_cache *cache, uint64_t offset_bytes, uint64_t bytes);
+/* Returns 0 or -ENOMEM, with some of the range flipped. */
+int sim_cache_flip(struct sim_cache *cache, uint64_t sector, uint64_t sector_count);
 /* Returns 0 or -ENOMEM, with some of the range bad. */
 int sim_cache_make_bad(struct sim_cache *cache, uint64_t sector, uint64_t sector_count);
 
@@ -180,6 +182,15 @@ struct sim_flight {
     struct list_node entries; /* what it writes */
 };
 
+/* Which of a member's requests something happens to. */
+struct sim_calls {
+    uint64_t from; /* so many of them aren't, at first */
+    uint64_t count;
+    uint64_t offset_bytes; /* those that touch that range alone; bytes is 0: all */
+    uint64_t bytes;
+    uint64_t seen;
+};
+
 struct sim_member {
     struct sim_member_options options;
     struct sim_cache cache;
@@ -192,9 +203,9 @@ struct sim_member {
     uint64_t factor;
     uint64_t free_ns;    /* with a rate: when it is through with all that is in flight */
     uint64_t head_bytes; /* likewise: where the last of that ends */
-    uint64_t calls[IO_ZERO + 1];
-    uint64_t fail_first[IO_ZERO + 1]; /* calls [fail_first, + fail_count) fail */
-    uint64_t fail_count[IO_ZERO + 1];
+    struct sim_calls fails[IO_ZERO + 1];
+    struct sim_calls goes_astray; /* writes */
+    uint64_t shift_bytes;         /* 0: those are lost */
 };
 
 struct sim_lane {

@@ -116,18 +116,44 @@ static void gather(struct cursor *cursor, uint8_t *to, size_t bytes)
     }
 }
 
+/* Whether it is one of them. */
+static bool is_called(struct sim_calls *calls, const struct sim_flight *flight)
+{
+    if (calls->bytes != 0 && (flight->offset_bytes >= calls->offset_bytes + calls->bytes ||
+                              flight->offset_bytes + flight->bytes <= calls->offset_bytes))
+        return false;
+    const uint64_t call = calls->seen++;
+    return call >= calls->from && call - calls->from < calls->count;
+}
+
+/* Where a write really goes.  False: nowhere. */
+static bool find_sector(struct sim_member *member, const struct sim_flight *flight,
+                        uint64_t *sector)
+{
+    const uint64_t length_bytes = member->cache.durable->length_bytes;
+    uint64_t offset_bytes = flight->offset_bytes;
+
+    if (flight->kind == IO_WRITE && is_called(&member->goes_astray, flight)) {
+        if (member->shift_bytes == 0)
+            return false;
+        offset_bytes = MIN(offset_bytes + member->shift_bytes, length_bytes - flight->bytes);
+    }
+    *sector = offset_bytes / SIM_SECTOR_BYTES;
+    return true;
+}
+
 /* Copy what is to be written: a write that is given up must not look at its buffers later.
  * Returns 0 or -ENOMEM; *hash is of the data. */
 static int capture(struct sim *sim, struct sim_flight *flight, uint64_t *hash)
 {
-    const uint64_t sector = flight->offset_bytes / SIM_SECTOR_BYTES;
     const uint64_t sector_count = flight->bytes / SIM_SECTOR_BYTES;
     const bool zeros = flight->kind == IO_ZERO;
     struct cursor cursor = {.iov = flight->request->iov};
+    uint64_t sector;
 
     assert(flight->offset_bytes % SIM_SECTOR_BYTES == 0 && flight->bytes % SIM_SECTOR_BYTES == 0);
     sim->write_count++;
-    if (sector_count == 0)
+    if (sector_count == 0 || !find_sector(&sim->members[flight->member], flight, &sector))
         return 0;
     if (sim_cache_prepare(&sim->members[flight->member].cache, sector, sector_count, zeros) < 0)
         return -ENOMEM;
@@ -147,7 +173,7 @@ static int capture(struct sim *sim, struct sim_flight *flight, uint64_t *hash)
 /* What the request is to end with, as far as that is known now. */
 static int judge(struct sim_member *member, const struct sim_flight *flight)
 {
-    const uint64_t call = member->calls[flight->kind]++;
+    const bool fails = is_called(&member->fails[flight->kind], flight);
 
     if (member->gone)
         return -ENODEV;
@@ -156,10 +182,7 @@ static int judge(struct sim_member *member, const struct sim_flight *flight)
         return -ENXIO;
     if (member->read_only && changes_contents(flight->kind))
         return -EROFS;
-    if (call >= member->fail_first[flight->kind] &&
-        call - member->fail_first[flight->kind] < member->fail_count[flight->kind])
-        return -EIO;
-    return 0;
+    return fails ? -EIO : 0;
 }
 
 static uint64_t draw_latency_ns(struct sim_member *member, enum io_kind kind)
@@ -426,16 +449,37 @@ static void vanish(struct sim *sim, struct sim_member *member)
     member->gone = true;
 }
 
+static void come_back(struct sim *sim, struct sim_member *member)
+{
+    if (member->gone || member->hung)
+        member->free_ns = sim->clock.now_ns;
+    member->gone = false;
+    member->hung = false;
+    member->read_only = false;
+    member->factor = 1;
+    for_each_flight(sim, member, set_off);
+}
+
 static int apply_fault(struct sim *sim, const struct sim_fault *fault)
 {
     struct sim_member *member = &sim->members[fault->member];
+    const struct sim_calls calls = {.from = fault->nth - 1, .count = fault->count};
 
     sim_trace_fault(sim, fault);
     switch (fault->kind) {
     case SIM_FAIL:
-        member->fail_first[fault->io_kind] = member->calls[fault->io_kind] + fault->nth - 1;
-        member->fail_count[fault->io_kind] = fault->count;
+        member->fails[fault->io_kind] = calls;
+        member->fails[fault->io_kind].offset_bytes = fault->offset_bytes;
+        member->fails[fault->io_kind].bytes = fault->bytes;
         break;
+    case SIM_LOSE:
+    case SIM_MISDIRECT:
+        member->goes_astray = calls;
+        member->shift_bytes = fault->kind == SIM_LOSE ? 0 : fault->bytes;
+        break;
+    case SIM_FLIP:
+        return sim_cache_flip(&member->cache, fault->offset_bytes / SIM_SECTOR_BYTES,
+                              fault->bytes / SIM_SECTOR_BYTES);
     case SIM_BAD:
         return sim_cache_make_bad(&member->cache, fault->offset_bytes / SIM_SECTOR_BYTES,
                                   fault->bytes / SIM_SECTOR_BYTES);
@@ -458,35 +502,38 @@ static int apply_fault(struct sim *sim, const struct sim_fault *fault)
         member->factor = fault->factor;
         break;
     case SIM_RETURN:
-        if (member->gone || member->hung)
-            member->free_ns = sim->clock.now_ns;
-        member->gone = false;
-        member->hung = false;
-        member->read_only = false;
-        member->factor = 1;
-        for_each_flight(sim, member, set_off);
+        come_back(sim, member);
         break;
     }
     return 0;
 }
 
-static void check_fault(const struct sim *sim, const struct sim_fault *fault)
+static bool has_range(const struct sim_fault *fault)
 {
-    assert(fault->member < sim->store->count);
-    assert(fault->kind != SIM_FAIL || fault->nth >= 1);
-    assert(fault->kind != SIM_SLOW || (fault->factor >= 1 && fault->factor <= FACTOR_MAX));
-    assert(fault->kind != SIM_BAD || fault->offset_bytes % SIM_SECTOR_BYTES == 0);
-    assert(fault->kind != SIM_BAD || fault->bytes % SIM_SECTOR_BYTES == 0);
-    assert(fault->kind != SIM_BAD ||
-           checked_inside(fault->offset_bytes, fault->bytes,
-                          sim_store_length_bytes(sim->store, fault->member)));
+    return fault->kind == SIM_BAD || fault->kind == SIM_FLIP;
 }
 
-/* The pages of a range that turns bad are made now, when it can still be said that there is
- * no memory for them. */
+static void check_fault(const struct sim *sim, const struct sim_fault *fault)
+{
+    const bool counts =
+        fault->kind == SIM_FAIL || fault->kind == SIM_LOSE || fault->kind == SIM_MISDIRECT;
+
+    assert(fault->member < sim->store->count);
+    assert(!counts || fault->nth >= 1);
+    assert(fault->kind != SIM_SLOW || (fault->factor >= 1 && fault->factor <= FACTOR_MAX));
+    assert(fault->kind != SIM_MISDIRECT ||
+           (fault->bytes > 0 && fault->bytes % SIM_SECTOR_BYTES == 0));
+    assert(!has_range(fault) || fault->offset_bytes % SIM_SECTOR_BYTES == 0);
+    assert(!has_range(fault) || fault->bytes % SIM_SECTOR_BYTES == 0);
+    assert(!has_range(fault) || checked_inside(fault->offset_bytes, fault->bytes,
+                                               sim_store_length_bytes(sim->store, fault->member)));
+}
+
+/* The pages of a range that turns bad, or another one, are made now, when it can still be said
+ * that there is no memory for them. */
 static int prepare_fault(struct sim *sim, const struct sim_fault *fault)
 {
-    if (fault->kind != SIM_BAD || fault->bytes == 0)
+    if (!has_range(fault) || fault->bytes == 0)
         return 0;
     return sim_cache_prepare(&sim->members[fault->member].cache,
                              fault->offset_bytes / SIM_SECTOR_BYTES,
@@ -796,6 +843,11 @@ uint64_t sim_now_ns(const struct sim *sim)
 uint64_t sim_event_count(const struct sim *sim)
 {
     return sim->event_count;
+}
+
+uint64_t sim_request_count(const struct sim *sim)
+{
+    return sim->submit_count;
 }
 
 uint64_t sim_trace_hash(const struct sim *sim)

@@ -120,6 +120,9 @@ uint64_t sim_now_ns(const struct sim *sim);
 /* Events until now: completions, deadlines, timers, wakes, late writes, faults with a time. */
 uint64_t sim_event_count(const struct sim *sim);
 
+/* Requests that were submitted until now. */
+uint64_t sim_request_count(const struct sim *sim);
+
 /* A hash of all that happened: submissions with the data written, events, results, times. */
 uint64_t sim_trace_hash(const struct sim *sim);
 
@@ -138,6 +141,9 @@ enum sim_fault_kind {
     SIM_READ_ONLY,  /* writes and zeros fail with -EROFS, until it returns */
     SIM_SLOW,       /* latencies times `factor` for requests from now on */
     SIM_RETURN,     /* ends VANISH, POWER_LOSS, HANG, READ_ONLY and SLOW */
+    SIM_LOSE,       /* so many writes complete with 0, and are written nowhere */
+    SIM_MISDIRECT, /* so many writes complete with 0, and land `bytes` further on, or before the end */
+    SIM_FLIP,      /* every bit of the range is another one now; sectors */
 };
 
 struct sim_fault {
@@ -150,17 +156,19 @@ struct sim_fault {
     uint64_t at_ns;
 
     enum io_kind io_kind; /* SIM_FAIL */
-    uint64_t nth;         /* 1: the next one that is submitted */
+    uint64_t nth;         /* FAIL, LOSE, MISDIRECT.  1: the next one that is submitted */
     uint64_t count;       /* UINT64_MAX: all from then on */
 
-    uint64_t offset_bytes; /* SIM_BAD: multiples of 512, inside the member */
+    /* SIM_BAD, SIM_FLIP: multiples of 512, inside the member.  SIM_FAIL, of reads, writes and zeros: if
+     * bytes isn't 0, only those that touch the range count, and fail. */
+    uint64_t offset_bytes;
     uint64_t bytes;
 
     uint64_t factor; /* SIM_SLOW: 1 .. 1000000 */
 };
 
 /* Let it happen at its time, or now.  A later SIM_FAIL of a member and kind replaces an
- * earlier one.  Returns 0, or -ENOMEM (SIM_BAD). */
+ * earlier one, and so do SIM_LOSE and SIM_MISDIRECT.  Returns 0, or -ENOMEM (SIM_BAD, SIM_FLIP). */
 int sim_inject(struct sim *sim, const struct sim_fault *fault);
 
 /* ---- crash ---- */
@@ -168,13 +176,19 @@ int sim_inject(struct sim *sim, const struct sim_fault *fault);
 /* A sector that is in doubt. */
 struct sim_pending {
     uint32_t member;
-    uint64_t sector; /* of the member */
-    uint64_t write;  /* counts the writes and zeros of the sim, by submission */
-    bool in_flight;  /* its write hasn't completed */
+    uint64_t sector;        /* of the member */
+    uint64_t write;         /* counts the writes and zeros of the sim, by submission */
+    bool in_flight;         /* its write hasn't completed */
+    const uint8_t *bytes;   /* what it would put there, */
+    const uint8_t *durable; /* and what is there without any that is in doubt */
 };
 
 /* How many there are, each version of a sector counted. */
 uint64_t sim_pending_count(const struct sim *sim);
+/* Each of them, in the order of sim_crash_with(). */
+void sim_visit_pending(const struct sim *sim,
+                       void (*visit)(void *context, const struct sim_pending *pending),
+                       void *context);
 
 /* What is on the media if the power fails now, as drawn from `seed`: each pending sector
  * kept or lost.  A new store, the caller's; the sim can go on, crash again elsewhere, or

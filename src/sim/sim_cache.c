@@ -251,3 +251,24 @@ int sim_cache_make_bad(struct sim_cache *cache, uint64_t sector, uint64_t sector
     }
     return 0;
 }
+
+static void flip(struct sim_page *page, uint64_t sector)
+{
+    uint8_t *bytes = page->bytes + sector % SIM_PAGE_SECTORS * SIM_SECTOR_BYTES;
+
+    for (uint32_t i = 0; i < SIM_SECTOR_BYTES; i++)
+        bytes[i] = (uint8_t)~bytes[i];
+}
+
+int sim_cache_flip(struct sim_cache *cache, uint64_t sector, uint64_t sector_count)
+{
+    for (uint64_t s = sector; s < sector + sector_count; s++) {
+        struct sim_page *durable = sim_pages_make(cache->durable, page_of(s));
+        struct sim_page *newest = durable != NULL ? make_newest(cache, page_of(s)) : NULL;
+        if (newest == NULL)
+            return -ENOMEM;
+        flip(durable, s);
+        flip(newest, s);
+    }
+    return 0;
+}

@@ -89,6 +89,52 @@ uint64_t sim_pending_count(const struct sim *sim)
     return count;
 }
 
+/* ---- what is in doubt, from outside ---- */
+
+static const uint8_t no_bytes[SIM_SECTOR_BYTES];
+
+struct visitor {
+    const struct sim_pages *durable; /* of the member at hand */
+    uint32_t member;
+    void (*visit)(void *context, const struct sim_pending *pending);
+    void *context;
+};
+
+static void describe(const struct visitor *visitor, const struct sim_entry *entry, uint64_t sector,
+                     struct sim_pending *out)
+{
+    const struct sim_page *page = sim_pages_get(visitor->durable, sector / SIM_PAGE_SECTORS);
+
+    *out = (struct sim_pending){
+        .member = visitor->member,
+        .sector = sector,
+        .write = entry->write,
+        .in_flight = entry->landed == 0,
+        .bytes = entry->zeros ? no_bytes : entry->bytes,
+        .durable =
+            page != NULL ? page->bytes + sector % SIM_PAGE_SECTORS * SIM_SECTOR_BYTES : no_bytes,
+    };
+}
+
+static void visit_one(void *context, const struct sim_entry *entry, uint64_t sector)
+{
+    const struct visitor *visitor = context;
+    struct sim_pending pending;
+
+    describe(visitor, entry, sector, &pending);
+    visitor->visit(visitor->context, &pending);
+}
+
+void sim_visit_pending(const struct sim *sim,
+                       void (*visit)(void *context, const struct sim_pending *pending),
+                       void *context)
+{
+    for (uint32_t m = 0; m < sim->store->count; m++) {
+        struct visitor visitor = {&sim->store->members[m], m, visit, context};
+        visit_member(&sim->members[m], visit_one, &visitor);
+    }
+}
+
 /* ---- the store after the crash ---- */
 
 static int copy_pages(struct sim_pages *to, const struct sim_pages *from)
@@ -105,8 +151,8 @@ static int copy_pages(struct sim_pages *to, const struct sim_pages *from)
 }
 
 struct crash {
+    struct visitor visitor;
     struct sim_pages *pages; /* of the member at hand */
-    uint32_t member;
     bool (*keep)(void *context, const struct sim_pending *pending);
     void *context;
 };
@@ -114,13 +160,9 @@ struct crash {
 static void keep_or_lose(void *context, const struct sim_entry *entry, uint64_t sector)
 {
     const struct crash *crash = context;
-    const struct sim_pending pending = {
-        .member = crash->member,
-        .sector = sector,
-        .write = entry->write,
-        .in_flight = entry->landed == 0,
-    };
+    struct sim_pending pending;
 
+    describe(&crash->visitor, entry, sector, &pending);
     if (crash->keep(crash->context, &pending))
         sim_page_put(sim_pages_get(crash->pages, sector / SIM_PAGE_SECTORS), entry, sector);
 }
@@ -137,10 +179,15 @@ struct sim_store *sim_crash_with(const struct sim *sim,
     store->count = count;
     for (uint32_t m = 0; m < count; m++) {
         struct sim_pages *pages = &store->members[m];
-        struct crash crash = {.pages = pages, .member = m, .keep = keep, .context = context};
+        const struct sim_pages *durable = &sim->store->members[m];
+        struct crash crash = {
+            .visitor = {.durable = durable, .member = m},
+            .pages = pages,
+            .keep = keep,
+            .context = context,
+        };
 
-        if (sim_pages_init(pages, sim->store->members[m].length_bytes) < 0 ||
-            copy_pages(pages, &sim->store->members[m]) < 0) {
+        if (sim_pages_init(pages, durable->length_bytes) < 0 || copy_pages(pages, durable) < 0) {
             sim_store_destroy(store);
             return NULL;
         }

@@ -28,10 +28,17 @@ static const char *const io_names[] = {
 };
 
 static const char *const fault_names[] = {
-    [SIM_FAIL] = "fail",     [SIM_BAD] = "bad",
-    [SIM_VANISH] = "vanish", [SIM_POWER_LOSS] = "power-loss",
-    [SIM_HANG] = "hang",     [SIM_READ_ONLY] = "read-only",
-    [SIM_SLOW] = "slow",     [SIM_RETURN] = "return",
+    [SIM_FAIL] = "fail",
+    [SIM_LOSE] = "lose",
+    [SIM_MISDIRECT] = "misdirect",
+    [SIM_FLIP] = "flip",
+    [SIM_BAD] = "bad",
+    [SIM_VANISH] = "vanish",
+    [SIM_POWER_LOSS] = "power-loss",
+    [SIM_HANG] = "hang",
+    [SIM_READ_ONLY] = "read-only",
+    [SIM_SLOW] = "slow",
+    [SIM_RETURN] = "return",
 };
 
 static void fold(struct sim *sim, enum sim_trace_kind kind, const uint64_t *numbers, size_t count)
@@ -122,9 +129,10 @@ void sim_trace_fault(struct sim *sim, const struct sim_fault *fault)
     begin_line(sim, SIM_TRACE_FAULT, &line, bytes);
     text_add(&line, " %s member %" PRIu32, fault_names[fault->kind], fault->member);
     if (fault->kind == SIM_FAIL)
-        text_add(&line, " %s nth %" PRIu64 " count %" PRIu64, io_names[fault->io_kind], fault->nth,
-                 fault->count);
-    if (fault->kind == SIM_BAD)
+        text_add(&line, " %s", io_names[fault->io_kind]);
+    if (fault->nth != 0)
+        text_add(&line, " nth %" PRIu64 " count %" PRIu64, fault->nth, fault->count);
+    if (fault->bytes != 0)
         text_add(&line, " %" PRIu64 "+%" PRIu64, fault->offset_bytes, fault->bytes);
     if (fault->kind == SIM_SLOW)
         text_add(&line, " factor %" PRIu64, fault->factor);

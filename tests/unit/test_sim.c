@@ -17,7 +17,7 @@
 #define MEMBER_BYTES  (64 << 10)
 #define PROBE_SECTORS 32
 #define NOT_DONE      1 /* no result of a request */
-#define TRACE_HASH    UINT64_C(0x09cc921e0d5d5a69)
+#define TRACE_HASH    UINT64_C(0x21eee18ff47a9a2b)
 
 /* ---- allocations that fail ---- */
 
@@ -1167,6 +1167,113 @@ TEST(bad_sectors_are_bad_until_they_are_written)
     tear_down();
 }
 
+TEST(failures_of_a_range_leave_the_rest_alone)
+{
+    SET_UP();
+    CHECK_EQ(inject((struct sim_fault){.kind = SIM_FAIL,
+                                       .io_kind = IO_WRITE,
+                                       .nth = 2,
+                                       .count = 1,
+                                       .offset_bytes = 4 * SECTOR,
+                                       .bytes = 2 * SECTOR}),
+             0);
+    CHECK_EQ(write_now(0, 3, 1, 1), 0);
+    CHECK_EQ(write_now(0, 6, 1, 1), 0);
+    CHECK_EQ(write_now(0, 3, 2, 1), 0); /* the first that touches it */
+    CHECK_EQ(read_now(0, 4), 1);
+    CHECK_EQ(write_now(0, 6, 1, 2), 0);
+    CHECK_EQ(write_now(0, 5, 2, 2), -EIO);
+    CHECK_EQ(write_now(0, 4, 2, 3), 0);
+    tear_down();
+}
+
+TEST(lost_and_misdirected_writes_say_nothing)
+{
+    SET_UP();
+    CHECK_EQ(write_fua(0, 0, 12, 1), 0);
+    CHECK_EQ(inject((struct sim_fault){.kind = SIM_LOSE, .nth = 2, .count = 1}), 0);
+    CHECK_EQ(write_now(0, 0, 1, 2), 0);
+    CHECK_EQ(write_now(0, 1, 2, 2), 0);
+    CHECK_EQ(write_now(0, 3, 1, 2), 0);
+    CHECK_EQ(sim_pending_count(sim), 2);
+    CHECK_EQ(outcome(0, 2), 2);
+    CHECK_EQ(inject((struct sim_fault){
+                 .kind = SIM_MISDIRECT, .nth = 1, .count = 1, .bytes = 4 * SECTOR}),
+             0);
+    CHECK_EQ(write_now(0, 1, 1, 3), 0);
+    CHECK_EQ(write_now(0, 2, 1, 3), 0);
+    const int expected[] = {2, 1, 3, 2, 1, 3, 1};
+    for (uint32_t i = 0; i < ARRAY_COUNT(expected); i++)
+        CHECK_EQ(read_now(0, i), expected[i]);
+    CHECK_EQ(flush_now(0), 0);
+    for (uint32_t i = 0; i < ARRAY_COUNT(expected); i++)
+        CHECK_EQ(stored(store, 0, i), expected[i]);
+    /* Before the end, where there is nothing further on. */
+    CHECK_EQ(inject((struct sim_fault){
+                 .kind = SIM_MISDIRECT, .nth = 1, .count = 1, .bytes = 4 * SECTOR}),
+             0);
+    CHECK_EQ(write_now(0, MEMBER_BYTES / SECTOR - 3, 2, 4), 0);
+    CHECK_EQ(read_now(0, MEMBER_BYTES / SECTOR - 3), 0);
+    CHECK_EQ(read_now(0, MEMBER_BYTES / SECTOR - 1), 4);
+    tear_down();
+}
+
+TEST(flipped_sectors_are_read_without_an_error)
+{
+    SET_UP();
+    CHECK_EQ(write_fua(0, 0, 4, 1), 0);
+    CHECK_EQ(
+        inject((struct sim_fault){.kind = SIM_FLIP, .offset_bytes = SECTOR, .bytes = 2 * SECTOR}),
+        0);
+    CHECK_EQ(read_now(0, 0), 1);
+    CHECK_EQ(read_now(0, 1), 0xfe);
+    CHECK_EQ(read_now(0, 2), 0xfe);
+    CHECK_EQ(read_now(0, 3), 1);
+    CHECK_EQ(stored(store, 0, 1), 0xfe);
+    CHECK_EQ(write_now(0, 1, 1, 5), 0);
+    CHECK_EQ(read_now(0, 1), 5);
+    tear_down();
+}
+
+struct visits {
+    uint32_t count;
+    struct sim_pending last;
+    uint8_t bytes;
+    uint8_t durable;
+};
+
+static void visit(void *context, const struct sim_pending *pending)
+{
+    struct visits *visits = context;
+
+    visits->count++;
+    visits->last = *pending;
+    visits->bytes = pending->bytes[0];
+    visits->durable = pending->durable[0];
+}
+
+TEST(what_is_in_doubt_can_be_looked_at)
+{
+    struct visits visits = {0};
+
+    SET_UP();
+    CHECK_EQ(write_fua(1, 7, 1, 1), 0);
+    CHECK_EQ(write_now(1, 6, 2, 2), 0);
+    sim_visit_pending(sim, visit, &visits);
+    CHECK_EQ(visits.count, 2);
+    CHECK_EQ(visits.last.member, 1);
+    CHECK_EQ(visits.last.sector, 7);
+    CHECK(!visits.last.in_flight);
+    CHECK_EQ(visits.bytes, 2);
+    CHECK_EQ(visits.durable, 1);
+    CHECK_EQ(do_now(IO_ZERO, 1, 7, 1), 0);
+    sim_visit_pending(sim, visit, &visits);
+    CHECK_EQ(visits.count, 5);
+    CHECK_EQ(visits.bytes, 0);
+    CHECK_EQ(visits.durable, 1);
+    tear_down();
+}
+
 TEST(faults_come_at_their_time_or_event)
 {
     static struct probe probe;
@@ -1936,6 +2043,10 @@ TEST_MAIN({
     RUN(a_read_only_member_can_be_read);
     RUN(a_slow_member_is_slow);
     RUN(bad_sectors_are_bad_until_they_are_written);
+    RUN(failures_of_a_range_leave_the_rest_alone);
+    RUN(lost_and_misdirected_writes_say_nothing);
+    RUN(flipped_sectors_are_read_without_an_error);
+    RUN(what_is_in_doubt_can_be_looked_at);
     RUN(faults_come_at_their_time_or_event);
     RUN(events_come_in_the_order_of_time_and_sequence);
     RUN(latencies_lie_between_their_limits_and_requests_overtake);

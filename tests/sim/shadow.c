@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "util/compiler.h"
+#include "util/endian.h"
 #include "util/prng.h"
 
 enum {
@@ -209,17 +210,19 @@ uint64_t shadow_now(const struct shadow *shadow)
 
 void shadow_contents(uint64_t epoch, uint64_t offset_bytes, uint64_t bytes, uint8_t *to)
 {
-    uint64_t word = 0;
+    uint64_t done = 0;
 
     if (epoch == 0) {
         memset(to, 0, bytes);
         return;
     }
-    for (uint64_t i = 0; i < bytes; i++) {
-        const uint64_t at = offset_bytes + i;
-        if (i == 0 || at % 8 == 0)
-            word = prng_mix(epoch << 32 | at / 8);
-        to[i] = (uint8_t)(word >> 8 * (at % 8));
+    while (done < bytes) {
+        const uint64_t at = offset_bytes + done;
+        const uint64_t piece = MIN(8 - at % 8, bytes - done);
+        uint8_t word[8];
+        le64_put(word, prng_mix(epoch << 32 | at / 8));
+        memcpy(to + done, word + at % 8, piece);
+        done += piece;
     }
 }
 

@@ -45,6 +45,8 @@ struct sim_store {
 
 int sim_pages_init(struct sim_pages *pages, uint64_t length_bytes);
 void sim_pages_free(struct sim_pages *pages);
+/* Onto pages that are zeros.  Returns 0 or -ENOMEM. */
+int sim_pages_copy(struct sim_pages *to, const struct sim_pages *from);
 struct sim_page *sim_pages_get(const struct sim_pages *pages, uint64_t page); /* or NULL */
 struct sim_page *sim_pages_make(struct sim_pages *pages, uint64_t page);      /* NULL: no memory */
 /* The first page that is there at or after `page`, or SIM_NO_PAGE. */

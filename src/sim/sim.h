@@ -54,6 +54,9 @@ void sim_store_destroy(struct sim_store *store);
 uint32_t sim_store_count(const struct sim_store *store);
 uint64_t sim_store_length_bytes(const struct sim_store *store, uint32_t member);
 
+/* Let a member be what it is in another store of the same lengths.  Returns 0 or -ENOMEM. */
+int sim_store_copy(struct sim_store *to, const struct sim_store *from, uint32_t member);
+
 /* Any range inside the member, at once.  Not while a sim uses the store. */
 void sim_store_read(const struct sim_store *store, uint32_t member, uint64_t offset_bytes, void *to,
                     size_t bytes);

@@ -137,19 +137,6 @@ void sim_visit_pending(const struct sim *sim,
 
 /* ---- the store after the crash ---- */
 
-static int copy_pages(struct sim_pages *to, const struct sim_pages *from)
-{
-    for (uint64_t p = sim_pages_next(from, 0); p != SIM_NO_PAGE; p = sim_pages_next(from, p + 1)) {
-        const struct sim_page *source = sim_pages_get(from, p);
-        struct sim_page *page = sim_pages_make(to, p);
-        if (page == NULL)
-            return -1;
-        memcpy(page->bytes, source->bytes, sizeof page->bytes);
-        page->bad = source->bad;
-    }
-    return 0;
-}
-
 struct crash {
     struct visitor visitor;
     struct sim_pages *pages; /* of the member at hand */
@@ -187,7 +174,8 @@ struct sim_store *sim_crash_with(const struct sim *sim,
             .context = context,
         };
 
-        if (sim_pages_init(pages, durable->length_bytes) < 0 || copy_pages(pages, durable) < 0) {
+        if (sim_pages_init(pages, durable->length_bytes) < 0 ||
+            sim_pages_copy(pages, durable) < 0) {
             sim_store_destroy(store);
             return NULL;
         }

@@ -78,6 +78,19 @@ uint64_t sim_pages_next(const struct sim_pages *pages, uint64_t page)
     return SIM_NO_PAGE;
 }
 
+int sim_pages_copy(struct sim_pages *to, const struct sim_pages *from)
+{
+    for (uint64_t p = sim_pages_next(from, 0); p != SIM_NO_PAGE; p = sim_pages_next(from, p + 1)) {
+        const struct sim_page *source = sim_pages_get(from, p);
+        struct sim_page *page = sim_pages_make(to, p);
+        if (page == NULL)
+            return -ENOMEM;
+        memcpy(page->bytes, source->bytes, sizeof page->bytes);
+        page->bad = source->bad;
+    }
+    return 0;
+}
+
 struct sim_store *sim_store_create(const uint64_t *lengths_bytes, uint32_t count)
 {
     struct sim_store *store = calloc(1, sizeof *store + count * sizeof store->members[0]);
@@ -109,6 +122,23 @@ uint64_t sim_store_length_bytes(const struct sim_store *store, uint32_t member)
 {
     assert(member < store->count);
     return store->members[member].length_bytes;
+}
+
+int sim_store_copy(struct sim_store *to, const struct sim_store *from, uint32_t member)
+{
+    struct sim_pages copy;
+
+    assert(member < to->count && member < from->count);
+    assert(to->members[member].length_bytes == from->members[member].length_bytes);
+    if (sim_pages_init(&copy, from->members[member].length_bytes) < 0)
+        return -ENOMEM;
+    if (sim_pages_copy(&copy, &from->members[member]) < 0) {
+        sim_pages_free(&copy);
+        return -ENOMEM;
+    }
+    sim_pages_free(&to->members[member]);
+    to->members[member] = copy;
+    return 0;
 }
 
 void sim_store_read(const struct sim_store *store, uint32_t member, uint64_t offset_bytes, void *to,

@@ -7,551 +7,16 @@
  * and faults come as they are drawn, until an event that was drawn before: there the power
  * fails, whatever is under way.  In the last one faults stop, and the array has to come to
  * rest: whole, in sync, and with what it was given. */
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include "format/md_assemble.h"
+#include "sim/script.h"
 #include "sim/world.h"
 
 enum {
-    SCRIBBLE = 1 << 30, /* from an epoch to what its writer scribbles */
-    GENERATIONS_MAX = 4,
-    STEPS_MAX = 200000, /* more without an end is no end */
     PAUSE_NS = 10000000,
-    SCRIPT_REQUESTS = 5,
 };
-
-/* ---- running ---- */
-
-static bool is_crash_due(const struct world *w)
-{
-    return sim_event_count(w->sim) >= w->crash_event;
-}
-
-/* False: the generation is over, or nothing will happen any more. */
-static bool run_one(struct world *w)
-{
-    return !w->broken && !is_crash_due(w) && sim_step(w->sim);
-}
-
-static bool shots_busy(const struct world *w)
-{
-    for (uint32_t i = 0; i < SHOTS; i++)
-        if (w->shots[i].busy)
-            return true;
-    return false;
-}
-
-static bool sweep_busy(const struct world *w)
-{
-    return w->sweeping;
-}
-
-static bool stop_busy(const struct world *w)
-{
-    return w->stopping;
-}
-
-/* Run until that is over.  False: the power fails before, or it never ends, which is a failure. */
-static bool wait_while(struct world *w, bool (*busy)(const struct world *w), const char *what)
-{
-    for (uint32_t steps = 0; busy(w); steps++) {
-        if (w->broken || is_crash_due(w))
-            return false;
-        if (steps == STEPS_MAX || !sim_step(w->sim)) {
-            world_fail(w, "liveness", "%s %s", what,
-                       steps == STEPS_MAX ? "doesn't end" : "waits for nothing");
-            return false;
-        }
-    }
-    return !w->broken;
-}
-
-/* ---- requests ---- */
-
-static struct shot *idle_shot(struct world *w, enum shot_kind kind)
-{
-    for (uint32_t i = 0; i < SHOTS; i++) {
-        struct shot *shot = &w->shots[i];
-        if (shot->busy)
-            continue;
-        shot->world = w;
-        shot->kind = kind;
-        shot->number = ++w->shot_number;
-        return shot;
-    }
-    return NULL;
-}
-
-static uint32_t draw_lane(struct world *w)
-{
-    return (uint32_t)world_draw(w, w->lane_count);
-}
-
-static void on_flaw(struct engine_read *read, enum engine_flaw flaw, uint64_t volume_sector,
-                    uint64_t sectors)
-{
-    struct shot *shot = CONTAINER_OF(read, struct shot, read);
-    const uint8_t kind = flaw == ENGINE_UNREADABLE ? FLAW_UNREADABLE : FLAW_IN_DOUBT;
-
-    memset(shot->flaws + (volume_sector - read->volume_sector), kind, sectors);
-}
-
-static void on_read(struct engine_read *read)
-{
-    struct shot *shot = CONTAINER_OF(read, struct shot, read);
-    struct world *w = shot->world;
-
-    shot->busy = false;
-    world_say(w, "read %" PRIu64 " done", shot->number);
-    shadow_read_end(w->shadow);
-    judge_read(w, shot);
-}
-
-static void start_read(struct world *w, uint64_t sector, uint64_t sectors, bool pins)
-{
-    struct shot *shot = idle_shot(w, SHOT_READ);
-
-    if (shot == NULL)
-        return;
-    w->tally->reads++;
-    shot->busy = true;
-    shot->pins = pins;
-    shot->since = shadow_read_begin(w->shadow);
-    shot->untrusted_from = w->untrusted_from;
-    memset(shot->flaws, FLAW_NONE, sectors);
-    shot->read = (struct engine_read){
-        .volume_sector = sector,
-        .sectors = sectors,
-        .buffer = shot->buffer,
-        .flaw = on_flaw,
-        .done = on_read,
-    };
-    const uint32_t lane = draw_lane(w);
-    world_say(w, "read %" PRIu64 " of %" PRIu64 "+%" PRIu64 ", lane %u", shot->number, sector,
-              sectors, lane);
-    engine_read(w->engine, lane, &shot->read);
-}
-
-static void on_write(struct engine_write *write, int result)
-{
-    struct shot *shot = CONTAINER_OF(write, struct shot, write);
-    struct world *w = shot->world;
-
-    shot->busy = false;
-    world_say(w, "write %" PRIu64 " done: %d", shot->number, result);
-    judge_write(w, shot, result);
-    shadow_write_end(w->shadow, &shot->shadow_write, result);
-}
-
-/* A range that is short, or long, or crosses borders. */
-static void draw_range(struct world *w, uint64_t *offset, uint64_t *bytes)
-{
-    const uint64_t size = w->geometry.volume_sectors * SECTOR_BYTES;
-
-    switch (w->small ? world_draw(w, 2) : world_draw(w, 8)) {
-    case 0:
-    case 1:
-        *bytes = 1 + world_draw(w, 700);
-        break;
-    case 2:
-    case 3:
-    case 4:
-        *bytes = SECTOR_BYTES * (1 + world_draw(w, 12));
-        break;
-    case 5:
-    case 6:
-        *bytes = 1 + world_draw(w, MIN(size, (uint64_t)24 * SECTOR_BYTES));
-        break;
-    default:
-        *bytes = 1 + world_draw(w, size);
-        break;
-    }
-    *bytes = MIN(*bytes, size);
-    *offset = world_draw(w, size - *bytes + 1);
-    if (*bytes % SECTOR_BYTES == 0)
-        *offset -= *offset % SECTOR_BYTES;
-}
-
-static void start_write(struct world *w)
-{
-    struct shot *shot = idle_shot(w, SHOT_WRITE);
-    uint64_t epoch = world_chance(w, 1, 8) ? 0 : w->epoch + 1;
-    uint64_t offset;
-    uint64_t bytes;
-
-    draw_range(w, &offset, &bytes);
-    if (shot == NULL || !shadow_can_write(w->shadow, offset, bytes, &epoch))
-        return;
-    const bool overlaps = epoch <= w->epoch; /* or is zeros */
-    w->epoch = MAX(w->epoch, epoch);
-    w->tally->writes++;
-    shot->busy = true;
-    shot->shadow_write.offset_bytes = offset;
-    shot->shadow_write.bytes = bytes;
-    shot->shadow_write.epoch = epoch;
-    shot->shadow_write.fua = world_chance(w, 1, 5);
-    shot->shadow_write.other_epoch = overlaps || world_chance(w, 3, 4) ? 0 : epoch + SCRIBBLE;
-    shadow_write_begin(w->shadow, &shot->shadow_write);
-    shot->since = shadow_now(w->shadow);
-    shadow_contents(epoch, offset, bytes, shot->buffer);
-    if (w->accept_doubt) { /* what stands beside the new bytes goes with them */
-        shadow_accept(w->shadow, offset / SECTOR_BYTES);
-        shadow_accept(w->shadow, (offset + bytes - 1) / SECTOR_BYTES);
-    }
-    shot->write = (struct engine_write){
-        .offset_bytes = offset,
-        .bytes = bytes,
-        .buffer = epoch == 0 && world_chance(w, 1, 2) ? NULL : shot->buffer,
-        .fua = shot->shadow_write.fua,
-        .done = on_write,
-    };
-    const uint32_t lane = draw_lane(w);
-    world_say(w,
-              "write %" PRIu64 " to sector %" PRIu64 " byte %" PRIu64 ", %" PRIu64
-              " bytes, epoch %" PRIu64 "%s%s, lane %u",
-              shot->number, offset / SECTOR_BYTES, offset % SECTOR_BYTES, bytes, epoch,
-              shot->write.fua ? ", fua" : "", shot->write.buffer == NULL ? ", hole" : "", lane);
-    engine_write(w->engine, lane, &shot->write);
-}
-
-/* Callers that write to their buffers before the write is done. */
-static void scribble(struct world *w)
-{
-    for (uint32_t i = 0; i < SHOTS; i++) {
-        const struct shot *shot = &w->shots[i];
-        const struct shadow_write *write = &shot->shadow_write;
-        if (shot->busy && shot->kind == SHOT_WRITE && write->other_epoch != 0 &&
-            world_chance(w, 1, 4))
-            shadow_contents(write->other_epoch, write->offset_bytes, write->bytes, shot->buffer);
-    }
-}
-
-static void on_flush(struct engine_flush *flush, int result)
-{
-    struct shot *shot = CONTAINER_OF(flush, struct shot, flush);
-    struct world *w = shot->world;
-
-    shot->busy = false;
-    world_say(w, "flush %" PRIu64 " done: %d", shot->number, result);
-    if (result == 0)
-        shadow_flushed(w->shadow, shot->since);
-    else if (!w->array_failed)
-        world_fail(w, "availability", "flush %" PRIu64 " failed: %d", shot->number, result);
-}
-
-static void start_flush(struct world *w)
-{
-    struct shot *shot = idle_shot(w, SHOT_FLUSH);
-
-    if (shot == NULL)
-        return;
-    w->tally->flushes++;
-    shot->busy = true;
-    shot->since = shadow_now(w->shadow);
-    shot->flush = (struct engine_flush){.done = on_flush};
-    const uint32_t lane = draw_lane(w);
-    world_say(w, "flush %" PRIu64 ", lane %u", shot->number, lane);
-    engine_flush(w->engine, lane, &shot->flush);
-}
-
-/* Read all, with nothing else under way; where copies and parity agree, what is read stays. */
-static bool read_all(struct world *w)
-{
-    if (!wait_while(w, shots_busy, "a request"))
-        return false;
-    start_read(w, 0, w->geometry.volume_sectors, w->untrusted_from == UINT64_MAX);
-    return wait_while(w, shots_busy, "a read");
-}
-
-/* ---- sweeps ---- */
-
-static struct world *world_of(struct engine_sweep *sweep)
-{
-    return CONTAINER_OF(sweep, struct world, sweep);
-}
-
-static void on_mismatch(struct engine_sweep *sweep, const struct engine_mismatch *mismatch)
-{
-    struct world *w = world_of(sweep);
-
-    if (mismatch->sector < w->untrusted_from && !w->array_failed && sweep->kind != ENGINE_RESYNC)
-        world_fail(w, "D4", "%s finds a mismatch at %" PRIu64 "+%" PRIu64,
-                   sweep->kind == ENGINE_CHECK ? "a check" : "a repair", mismatch->sector,
-                   mismatch->sectors);
-}
-
-static void on_progress(struct engine_sweep *sweep, uint64_t sectors_done)
-{
-    struct world *w = world_of(sweep);
-
-    if (sweep->kind == ENGINE_RESYNC) {
-        const uint64_t up_to =
-            sectors_done == sweep->sectors ? UINT64_MAX : sweep->sector + sectors_done;
-        w->untrusted_from = MIN(up_to, w->unchecked_at);
-    }
-    if (sweep->kind == ENGINE_REBUILD && w->accept_doubt)
-        judge_accepted(w, w->sweep_slot, sweep->sector + w->sweep_progress,
-                       sweep->sector + sectors_done);
-    w->sweep_progress = sectors_done;
-}
-
-static void on_unchecked(struct engine_sweep *sweep, uint64_t sector, uint64_t sectors)
-{
-    struct world *w = world_of(sweep);
-
-    world_say(w, "unchecked: %" PRIu64 "+%" PRIu64, sector, sectors);
-    w->unchecked_at = MIN(w->unchecked_at, sector);
-    judge_unchecked(w, sector, sectors);
-}
-
-/* Whether a sweep may end like that. */
-static void judge_sweep(struct world *w, const struct engine_sweep *sweep, int result)
-{
-    const bool moves_on = sweep->kind == ENGINE_RESYNC || sweep->kind == ENGINE_REBUILD;
-    const bool left = moves_on && w->unchecked_at != UINT64_MAX;
-    const bool failed = sweep->kind == ENGINE_REBUILD && w->devices[w->sweep_device].failed;
-
-    w->tally->resyncs_blocked += left && sweep->kind == ENGINE_RESYNC;
-    w->tally->rebuilds_refused += left && sweep->kind == ENGINE_REBUILD;
-    if (result == 0 && failed)
-        world_fail(w, "D5", "device %u failed, and its rebuild ends well", w->sweep_device);
-    if (result == 0 && left)
-        world_fail(w, "D6", "sector %" PRIu64 " is left as it is, and the sweep ends well",
-                   w->unchecked_at);
-    if (result < 0 && !w->array_failed && !left && !failed)
-        world_fail(w, "availability", "a sweep fails: %d", result);
-}
-
-static void on_swept(struct engine_sweep *sweep, int result)
-{
-    struct world *w = world_of(sweep);
-    struct device *device = &w->devices[w->sweep_device];
-
-    w->sweeping = false;
-    w->sweep_result = result;
-    world_say(w, "sweep done: %d", result);
-    if (result == -ECANCELED && sweep->cancel)
-        return;
-    judge_sweep(w, sweep, result);
-    if (result == 0 && sweep->kind == ENGINE_RESYNC)
-        w->untrusted_from = UINT64_MAX;
-    if (result == 0 && sweep->kind == ENGINE_REBUILD) {
-        device->in_sync_sectors = UINT64_MAX;
-        device->synced_at = shadow_now(w->shadow) + 1;
-        device->belief = DEVICE_IN_SYNC;
-    }
-}
-
-static void start_sweep(struct world *w, enum engine_sweep_kind kind, uint32_t device,
-                        uint64_t bytes_per_s_max)
-{
-    static const char *const names[] = {[ENGINE_CHECK] = "check",
-                                        [ENGINE_REPAIR] = "repair",
-                                        [ENGINE_RESYNC] = "resync",
-                                        [ENGINE_REBUILD] = "rebuild"};
-    uint64_t *const counts[] = {[ENGINE_CHECK] = &w->tally->checks,
-                                [ENGINE_REPAIR] = &w->tally->repairs,
-                                [ENGINE_RESYNC] = &w->tally->resyncs,
-                                [ENGINE_REBUILD] = &w->tally->rebuilds};
-    const uint32_t lane = draw_lane(w);
-
-    (*counts[kind])++;
-    w->sweeping = true;
-    w->sweep_device = device;
-    w->sweep_slot = w->devices[device].slot;
-    w->sweep_since = shadow_now(w->shadow);
-    w->sweep_untrusted_from = w->untrusted_from;
-    w->sweep_progress = 0;
-    w->unchecked_at = UINT64_MAX;
-    w->sweep = (struct engine_sweep){
-        .kind = kind,
-        .sectors = plan_check_sectors(&w->geometry),
-        .io_member = device,
-        .bytes_per_s_max = bytes_per_s_max,
-        .mismatch = on_mismatch,
-        .unchecked = on_unchecked,
-        .progress = on_progress,
-        .done = on_swept,
-    };
-    world_say(w, "%s, device %u, %" PRIu64 " B/s, lane %u", names[kind], device, bytes_per_s_max,
-              lane);
-    engine_sweep(w->engine, lane, &w->sweep);
-}
-
-static bool is_rebuilding(const struct world *w, uint32_t index)
-{
-    return index != MD_MEMBER_NONE && !w->devices[index].failed &&
-           w->devices[index].in_sync_sectors != UINT64_MAX;
-}
-
-static uint32_t find_rebuilding(const struct world *w)
-{
-    for (uint32_t slot = 0; slot < w->geometry.slot_count; slot++) {
-        if (is_rebuilding(w, w->slot_device[slot]))
-            return w->slot_device[slot];
-        if (is_rebuilding(w, w->slot_twin[slot]))
-            return w->slot_twin[slot];
-    }
-    return MD_MEMBER_NONE;
-}
-
-/* What the array needs.  The API begins with the rebuild where data is in doubt, for it may be all
- * right in parity; but a resync has to leave such rows alone by itself. */
-static bool start_needed_sweep(struct world *w, bool rebuild_first, uint64_t bytes_per_s_max)
-{
-    const uint32_t rebuilding = find_rebuilding(w);
-    const bool untrusted = w->untrusted_from != UINT64_MAX;
-
-    if (untrusted && (!rebuild_first || rebuilding == MD_MEMBER_NONE))
-        start_sweep(w, ENGINE_RESYNC, 0, bytes_per_s_max);
-    else if (rebuilding != MD_MEMBER_NONE)
-        start_sweep(w, ENGINE_REBUILD, rebuilding, bytes_per_s_max);
-    else
-        return false;
-    return true;
-}
-
-static void start_any_sweep(struct world *w)
-{
-    const uint64_t rate = world_chance(w, 1, 2) ? 0 : 500 + world_draw(w, 100000);
-
-    if (w->sweeping) {
-        w->sweep.cancel = world_chance(w, 1, w->sweep.kind == ENGINE_REBUILD ? 2 : 4);
-        return;
-    }
-    if (plan_check_sectors(&w->geometry) == 0)
-        return;
-    if (world_chance(w, 3, 4) && start_needed_sweep(w, world_chance(w, 1, 2), rate))
-        return;
-    start_sweep(w, world_chance(w, 1, 2) ? ENGINE_CHECK : ENGINE_REPAIR, 0, rate);
-}
-
-/* ---- faults ---- */
-
-/* Whether all can still be had if this device and those with faults fail. */
-static bool is_bearable(const struct world *w, uint32_t victim)
-{
-    bool lost[GEOMETRY_SLOTS_MAX];
-
-    for (uint32_t slot = 0; slot < w->geometry.slot_count; slot++)
-        lost[slot] = judge_slot_lost(w, slot, victim, true);
-    return geometry_survives(&w->geometry, lost);
-}
-
-static void inject(struct world *w, struct sim_fault fault)
-{
-    fault.by_event = true;
-    /* Bad places at once: one that is mended in between would be bad again unexpectedly. */
-    fault.at_event = sim_event_count(w->sim) + (fault.kind != SIM_BAD ? world_draw(w, 80) : 0);
-    w->tally->faults++;
-    world_say(w, "fault %d of device %u at event %" PRIu64, (int)fault.kind, fault.member,
-              fault.at_event);
-    if (sim_inject(w->sim, &fault) < 0)
-        world_fail(w, "test", "no memory for a fault");
-}
-
-static void make_bad(struct world *w, uint32_t victim)
-{
-    const uint64_t room = w->parity || w->mirrors
-                              ? w->geometry.member_sectors
-                              : w->geometry.slot_sectors[w->devices[victim].slot];
-    const uint64_t sectors = 1 + world_draw(w, 3);
-    const uint64_t sector = world_draw(w, room - sectors + 1);
-    struct device *device = &w->devices[victim];
-
-    for (uint64_t i = sector; i < sector + sectors; i++)
-        device->bad_until[i / BAD_BLOCK_SECTORS] = UINT64_MAX;
-    judge_doubt(w);
-    world_say(w, "bad: device %u, %" PRIu64 "+%" PRIu64 " of its data", victim, sector, sectors);
-    inject(w, (struct sim_fault){.kind = SIM_BAD,
-                                 .member = victim,
-                                 .offset_bytes =
-                                     (w->data_offset_sectors[victim] + sector) * SECTOR_BYTES,
-                                 .bytes = sectors * SECTOR_BYTES});
-}
-
-/* Fewer in a row than make the engine give a member up, so one such fault for each. */
-static void fail_reads(struct world *w, uint32_t victim)
-{
-    const struct sim_fault fault = {.kind = SIM_FAIL,
-                                    .member = victim,
-                                    .io_kind = IO_READ,
-                                    .nth = 1 + world_draw(w, 8),
-                                    .count = 1 + world_draw(w, 6)};
-
-    if (w->devices[victim].reads_fail)
-        return;
-    w->devices[victim].reads_fail = true;
-    inject(w, fault);
-}
-
-/* Faults that may make the engine give a member up. */
-static void strike(struct world *w, uint32_t victim)
-{
-    static const enum io_kind io_kinds[] = {IO_WRITE, IO_WRITE, IO_FLUSH, IO_ZERO};
-    struct device *device = &w->devices[victim];
-    struct sim_fault fault = {.member = victim};
-    bool returns = false;
-
-    if (w->within && !is_bearable(w, victim))
-        return;
-    device->may_fail = true;
-    switch (world_draw(w, 8)) {
-    case 0:
-    case 1:
-    case 2:
-        fault.kind = SIM_FAIL;
-        fault.io_kind = io_kinds[world_draw(w, ARRAY_COUNT(io_kinds))];
-        fault.nth = 1 + world_draw(w, 12);
-        fault.count = world_chance(w, 1, 2) ? 1 : 1 + world_draw(w, 20);
-        break;
-    case 3:
-        fault.kind = SIM_VANISH;
-        returns = !device->no_power && world_chance(w, 1, 3);
-        break;
-    case 4:
-        fault.kind = device->returns ? SIM_VANISH : SIM_POWER_LOSS;
-        device->no_power = true;
-        break;
-    case 5:
-        fault.kind = SIM_HANG;
-        returns = !device->no_power && world_chance(w, 1, 2);
-        break;
-    case 6:
-        fault.kind = SIM_READ_ONLY;
-        break;
-    default:
-        fault.kind = SIM_SLOW;
-        fault.factor = 1 + world_draw(w, 1000);
-        break;
-    }
-    inject(w, fault);
-    if (returns) {
-        device->returns = true;
-        inject(w, (struct sim_fault){.kind = SIM_RETURN, .member = victim});
-    }
-}
-
-static void cause_trouble(struct world *w)
-{
-    const uint32_t victim = (uint32_t)world_draw(w, w->device_count);
-
-    if (w->devices[victim].slot == MD_SLOT_NONE || w->devices[victim].away)
-        return;
-    switch (world_draw(w, 4)) {
-    case 0:
-        make_bad(w, victim);
-        break;
-    case 1:
-        fail_reads(w, victim);
-        break;
-    default:
-        strike(w, victim);
-        break;
-    }
-}
 
 /* ---- a generation ---- */
 
@@ -561,22 +26,21 @@ static void act(struct world *w)
     uint64_t offset;
     uint64_t bytes;
 
-    w->step++;
     if (action < 55) {
-        start_write(w);
+        act_write(w);
     } else if (action < 75) {
-        draw_range(w, &offset, &bytes);
+        act_draw_range(w, &offset, &bytes);
         const uint64_t sector = offset / SECTOR_BYTES;
-        start_read(w, sector, (offset + bytes + SECTOR_BYTES - 1) / SECTOR_BYTES - sector, false);
+        act_read(w, sector, (offset + bytes + SECTOR_BYTES - 1) / SECTOR_BYTES - sector, false);
     } else if (action < 85) {
-        start_flush(w);
+        act_flush(w);
     } else if (action < 90) {
-        cause_trouble(w);
-    } else if (action < (find_rebuilding(w) != MD_MEMBER_NONE ? 98 : 95)) {
-        start_any_sweep(w);
+        trouble_cause(w);
+    } else if (action < (act_find_rebuilding(w) != MD_MEMBER_NONE ? 98 : 95)) {
+        act_any_sweep(w);
     } else {
         const uint64_t until_ns = sim_now_ns(w->sim) + world_draw(w, PAUSE_NS);
-        while (sim_now_ns(w->sim) < until_ns && run_one(w))
+        while (sim_now_ns(w->sim) < until_ns && act_step(w))
             ;
     }
 }
@@ -615,18 +79,24 @@ static bool is_uneven(const struct world *w)
     return fewest < most;
 }
 
+static bool stop_busy(const struct world *w)
+{
+    return w->stopping;
+}
+
 /* Let all that is under way end, and stop.  False: the power fails before that. */
-static bool stop(struct world *w)
+bool driver_stop(struct world *w)
 {
     struct stopping stopping = {.stop = {.done = on_stopped}, .world = w};
 
     w->sweep.cancel = true;
-    if (!wait_while(w, shots_busy, "a request") || !wait_while(w, sweep_busy, "a sweep"))
+    if (!act_wait_while(w, act_shots_busy, "a request") ||
+        !act_wait_while(w, act_sweep_busy, "a sweep"))
         return false;
     w->stopping = true;
     world_say(w, "stop");
     engine_stop(w->engine, &stopping.stop);
-    if (!wait_while(w, stop_busy, "a stop"))
+    if (!act_wait_while(w, stop_busy, "a stop"))
         return false;
     w->tally->stops++;
     w->stopped = w->stop_result == 0;
@@ -638,36 +108,112 @@ static bool stop(struct world *w)
     return true;
 }
 
+struct super_search {
+    const struct world *w;
+    bool found;
+};
+
+/* A superblock on its way. */
+static void find_super(void *context, const struct sim_pending *pending)
+{
+    struct super_search *search = context;
+
+    search->found =
+        search->found ||
+        (pending->in_flight && pending->sector == world_super_sector(search->w, pending->member));
+}
+
+/* What the power fails in the middle of. */
+static void count_crash(struct world *w)
+{
+    uint64_t *const sweeps[] = {[ENGINE_CHECK] = &w->tally->crashes_in_check,
+                                [ENGINE_REPAIR] = &w->tally->crashes_in_repair,
+                                [ENGINE_RESYNC] = &w->tally->crashes_in_resync,
+                                [ENGINE_REBUILD] = &w->tally->crashes_in_rebuild};
+    struct super_search search = {.w = w};
+
+    w->tally->crashes++;
+    if (w->sweeping)
+        (*sweeps[w->sweep.kind])++;
+    sim_visit_pending(w->sim, find_super, &search);
+    w->tally->crashes_in_super += search.found;
+    w->tally->crashes_in_failure += search.found && w->failing;
+}
+
 static void crash(struct world *w)
 {
     const uint64_t seed = prng_next(&w->random);
 
-    w->tally->crashes++;
-    w->tally->crashes_in_sweep += w->sweeping;
+    count_crash(w);
     world_say(w, "crash at event %" PRIu64 ", %" PRIu64 " sectors pending", sim_event_count(w->sim),
               sim_pending_count(w->sim));
     world_crash(w, seed);
 }
 
+/* ---- the script ---- */
+
+/* What the script has of this generation; NULL: all of it. */
+static const struct script_generation *script_of(const struct world *w)
+{
+    return w->script != NULL ? &w->script->generations[w->round] : NULL;
+}
+
+static bool is_wanted(const struct world *w, uint64_t step)
+{
+    const struct script_generation *script = script_of(w);
+
+    return script == NULL || (step < script->step_count && script->steps[step]);
+}
+
+static bool is_through(const struct world *w, uint64_t step)
+{
+    const struct script_generation *script = script_of(w);
+
+    return script != NULL && step >= script->step_count;
+}
+
+/* Each step draws from a stream of its own. */
+static void begin_step(struct world *w, uint64_t step)
+{
+    w->step = step;
+    world_stream(w, w->round, step);
+}
+
+static void draw_crash(struct world *w)
+{
+    const struct script_generation *script = script_of(w);
+    const uint64_t length = (uint64_t)16 << world_draw(w, 8);
+
+    w->crash_event = 1 + world_draw(w, length);
+    if (script != NULL && script->crash_event != 0)
+        w->crash_event = script->crash_event;
+    w->played[w->round].crash_event = w->crash_event;
+}
+
 /* Until the crash, or the end that was drawn instead. */
 static void play(struct world *w)
 {
-    const uint64_t length = (uint64_t)16 << world_draw(w, 8);
+    begin_step(w, 0);
+    draw_crash(w);
     const bool ends = world_chance(w, 1, 6);
-
-    w->crash_event = 1 + world_draw(w, length);
-    if (world_chance(w, 3, 4))
-        (void)read_all(w);
-    while (!w->broken && !is_crash_due(w)) {
+    if (world_chance(w, 3, 4) && is_wanted(w, 0))
+        (void)act_read_all(w);
+    for (uint64_t step = 1; !w->broken && !act_crash_is_due(w) && !is_through(w, step); step++) {
+        if (!is_wanted(w, step))
+            continue;
+        begin_step(w, step);
         act(w);
-        for (uint64_t steps = world_draw(w, 24); steps > 0 && run_one(w); steps--)
-            scribble(w);
+        for (uint64_t steps = world_draw(w, 24); steps > 0 && act_step(w); steps--)
+            act_scribble(w);
+        w->played[w->round].step_count = step + 1;
     }
+    while (w->script != NULL && act_step(w)) /* the crash is still to come */
+        continue;
     if (w->broken)
         return;
     if (ends)
         w->crash_event = UINT64_MAX;
-    if (!ends || !stop(w))
+    if (!ends || !driver_stop(w))
         crash(w);
 }
 
@@ -676,8 +222,8 @@ static void look(struct world *w)
 {
     w->crash_event = UINT64_MAX;
     for (uint32_t i = 0; i < w->device_count; i++)
-        inject(w, (struct sim_fault){.kind = SIM_READ_ONLY, .member = i});
-    (void)read_all(w);
+        trouble_inject(w, (struct sim_fault){.kind = SIM_READ_ONLY, .member = i});
+    (void)act_read_all(w);
     if (!w->broken)
         world_end(w);
 }
@@ -764,9 +310,10 @@ static void add_spares(struct world *w)
 }
 
 /* Assemble, and judge what the last generation has left. */
-static void open_again(struct world *w, bool force, bool seat_spares)
+void driver_open(struct world *w, bool force, bool seat_spares)
 {
     w->generation++;
+    w->step = 0;
     w->tally->generations++;
     world_say(w, "generation %u", w->generation);
     world_assemble(w, force, seat_spares);
@@ -781,12 +328,14 @@ static void open_again(struct world *w, bool force, bool seat_spares)
 
 static void generation(struct world *w)
 {
+    world_stream(w, w->round, UINT32_MAX);
+    trouble_copy(w);
     draw_offered(w);
     if ((w->parity || w->mirrors) && world_chance(w, 1, 2))
         add_spares(w);
     if (w->broken)
         return;
-    open_again(w, world_chance(w, 1, 3), world_chance(w, 3, 4));
+    driver_open(w, world_chance(w, 1, 3), world_chance(w, 3, 4));
     if (w->broken || w->opening == OPEN_NOT)
         return;
     if (w->opening == OPEN_WRITABLE)
@@ -801,9 +350,9 @@ static void generation(struct world *w)
 static void make_whole(struct world *w)
 {
     for (uint32_t sweeps = 0; sweeps < DEVICES_MAX; sweeps++) {
-        if (!start_needed_sweep(w, w->in_doubt, 0))
+        if (!act_needed_sweep(w, w->in_doubt, 0))
             return;
-        if (!wait_while(w, sweep_busy, "a sweep") || w->sweep_result < 0)
+        if (!act_wait_while(w, act_sweep_busy, "a sweep") || w->sweep_result < 0)
             return;
     }
     world_fail(w, "liveness", "the array never gets whole");
@@ -813,8 +362,8 @@ static void check(struct world *w)
 {
     if (w->broken || plan_check_sectors(&w->geometry) == 0)
         return;
-    start_sweep(w, ENGINE_CHECK, 0, 0);
-    (void)wait_while(w, sweep_busy, "a check");
+    act_sweep(w, ENGINE_CHECK, 0, 0);
+    (void)act_wait_while(w, act_sweep_busy, "a check");
 }
 
 /* Faults stop: now it has to come to rest. */
@@ -826,28 +375,28 @@ static void settle(struct world *w)
         add_spares(w);
     if (w->broken)
         return;
-    open_again(w, true, true);
+    driver_open(w, true, true);
     w->crash_event = UINT64_MAX;
     if (w->broken || w->opening != OPEN_WRITABLE) {
         if (!w->broken && w->opening == OPEN_READ_ONLY)
             look(w);
         return;
     }
-    if (read_all(w))
+    if (act_read_all(w))
         make_whole(w);
-    if (!w->broken && read_all(w))
+    if (!w->broken && act_read_all(w))
         check(w);
-    if (w->broken || !stop(w) || w->broken)
+    if (w->broken || !driver_stop(w) || w->broken)
         return;
-    open_again(w, false, false);
+    driver_open(w, false, false);
     if (w->broken || w->opening != OPEN_WRITABLE)
         return;
     w->crash_event = UINT64_MAX;
-    (void)read_all(w);
+    (void)act_read_all(w);
     check(w);
     w->tally->settled++;
     if (!w->broken)
-        (void)stop(w);
+        (void)driver_stop(w);
 }
 
 static void abandon(struct world *w)
@@ -859,10 +408,15 @@ static void abandon(struct world *w)
 void driver_run(struct world *w)
 {
     world_make(w);
-    const uint64_t generations = 1 + world_draw(w, GENERATIONS_MAX);
+    const uint32_t generations = 1 + (uint32_t)world_draw(w, SCRIPT_GENERATIONS);
 
-    for (uint64_t i = 0; i < generations && !w->broken; i++)
-        generation(w);
+    for (w->round = 0; w->round < generations && !w->broken; w->round++) {
+        w->generation = w->round;
+        if (w->script == NULL || !w->script->generations[w->round].left_out)
+            generation(w);
+    }
+    w->generation = w->round = SCRIPT_GENERATIONS;
+    world_stream(w, w->round, 0);
     if (!w->broken)
         settle(w);
     abandon(w);
@@ -878,31 +432,6 @@ void driver_leave(struct world *w)
     world_clear(w);
 }
 
-uint64_t driver_play_to(struct world *w, uint64_t event, uint32_t away)
-{
-    w->small = true;
-    if (away != MD_MEMBER_NONE)
-        w->devices[away].away = true;
-    open_again(w, false, false);
-    if (!w->broken && w->opening == OPEN_WRITABLE) {
-        w->crash_event = event;
-        for (uint32_t i = 0; i < SCRIPT_REQUESTS && !is_crash_due(w); i++) {
-            if (i == SCRIPT_REQUESTS / 2)
-                start_flush(w);
-            else
-                start_write(w);
-            for (uint64_t steps = world_draw(w, 16); steps > 0 && run_one(w); steps--)
-                continue;
-        }
-        while (run_one(w)) /* until it is marked clean, and nothing is left to happen */
-            continue;
-        if (!w->broken && is_crash_due(w))
-            return sim_pending_count(w->sim);
-    }
-    driver_leave(w);
-    return UINT64_MAX;
-}
-
 static void crash_again(struct world *w)
 {
     w->crash_event = sim_event_count(w->sim) + 1 + world_draw(w, 60);
@@ -910,35 +439,31 @@ static void crash_again(struct world *w)
     if (w->broken)
         return;
     crash(w);
-    open_again(w, true, false);
+    driver_open(w, true, false);
     w->crash_event = UINT64_MAX;
     if (!w->broken && w->opening != OPEN_NOT)
-        (void)read_all(w);
+        (void)act_read_all(w);
 }
 
 static void finish_whole(struct world *w)
 {
     make_whole(w);
-    if (w->broken || !read_all(w))
+    if (w->broken || !act_read_all(w))
         return;
     check(w);
-    if (w->broken || !stop(w) || w->broken)
+    if (w->broken || !driver_stop(w) || w->broken)
         return;
-    open_again(w, false, false);
+    driver_open(w, false, false);
     w->crash_event = UINT64_MAX;
     if (!w->broken && w->opening != OPEN_NOT)
-        (void)read_all(w);
+        (void)act_read_all(w);
 }
 
-void driver_crash_with(struct world *w, uint64_t kept, enum aftermath aftermath)
+void driver_look_at(struct world *w, enum aftermath aftermath)
 {
-    w->tally->crashes++;
-    world_say(w, "crash at event %" PRIu64 ", of %" PRIu64 " sectors %#" PRIx64 " stay",
-              sim_event_count(w->sim), sim_pending_count(w->sim), kept);
-    world_crash_with(w, kept);
-    open_again(w, true, false);
+    driver_open(w, true, false);
     w->crash_event = UINT64_MAX;
-    if (!w->broken && w->opening != OPEN_NOT && read_all(w) && w->opening == OPEN_WRITABLE) {
+    if (!w->broken && w->opening != OPEN_NOT && act_read_all(w) && w->opening == OPEN_WRITABLE) {
         if (aftermath == AFTERMATH_WHOLE)
             finish_whole(w);
         else if (aftermath == AFTERMATH_SECOND)

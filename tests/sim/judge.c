@@ -191,6 +191,7 @@ static void member_failed(struct world *w, const struct engine_notice *notice)
     struct device *device = &w->devices[notice->io_member];
 
     w->tally->members_failed++;
+    w->failing = true;
     device->failed = true;
     device->failed_at = shadow_now(w->shadow);
     if (!device->may_fail)

@@ -152,6 +152,17 @@ static void settle(struct shadow *shadow, struct sector *sector, uint32_t group,
     }
 }
 
+static void add_ack(struct shadow *shadow, const struct ack *ack)
+{
+    if (shadow->ack_count == shadow->ack_capacity) {
+        shadow->ack_capacity = 2 * shadow->ack_capacity + 1024;
+        shadow->acks = realloc(shadow->acks, shadow->ack_capacity * sizeof shadow->acks[0]);
+        if (shadow->acks == NULL)
+            abort();
+    }
+    shadow->acks[shadow->ack_count++] = *ack;
+}
+
 /* ---- life ---- */
 
 struct shadow *shadow_create(void)
@@ -174,6 +185,33 @@ void shadow_reset(struct shadow *shadow, uint64_t sectors)
     shadow->ack_count = 0;
     shadow->reads = 0;
     shadow->now = shadow->moved_at = 1;
+}
+
+static void copy_versions(struct shadow *to, struct sector *sector)
+{
+    struct version **link = &sector->newest;
+
+    for (const struct version *v = sector->newest; v != NULL; v = v->next) {
+        struct version *version = take(to);
+        *version = *v;
+        *link = version;
+        link = &version->next;
+    }
+}
+
+void shadow_copy(const struct shadow *shadow, struct shadow *to)
+{
+    shadow_reset(to, shadow->sector_count);
+    to->now = shadow->now;
+    to->reads = shadow->reads;
+    to->moved_at = shadow->moved_at;
+    for (uint64_t i = 0; i < shadow->sector_count; i++) {
+        to->sectors[i] = shadow->sectors[i];
+        copy_versions(to, &to->sectors[i]);
+    }
+    to->ack_count = 0;
+    for (size_t i = 0; i < shadow->ack_count; i++)
+        add_ack(to, &shadow->acks[i]);
 }
 
 void shadow_destroy(struct shadow *shadow)
@@ -341,18 +379,14 @@ void shadow_write_begin(struct shadow *shadow, struct shadow_write *write)
 
 static void remember(struct shadow *shadow, uint64_t sector, uint8_t bit)
 {
-    if (shadow->ack_count == shadow->ack_capacity) {
-        shadow->ack_capacity = 2 * shadow->ack_capacity + 1024;
-        shadow->acks = realloc(shadow->acks, shadow->ack_capacity * sizeof shadow->acks[0]);
-        if (shadow->acks == NULL)
-            abort();
-    }
-    shadow->acks[shadow->ack_count++] = (struct ack){
+    const struct ack ack = {
         .sector = (uint32_t)sector,
         .group = shadow->sectors[sector].group,
         .bit = bit,
         .at = shadow->now,
     };
+
+    add_ack(shadow, &ack);
 }
 
 void shadow_write_end(struct shadow *shadow, struct shadow_write *write, int result)

@@ -37,6 +37,8 @@ struct shadow;
 struct shadow *shadow_create(void);
 void shadow_destroy(struct shadow *shadow);
 void shadow_reset(struct shadow *shadow, uint64_t sectors);
+/* What it holds now becomes what the other one does, too. */
+void shadow_copy(const struct shadow *shadow, struct shadow *to);
 
 /* One more of the contents with which a sector may begin. */
 void shadow_seed(struct shadow *shadow, uint64_t sector, const uint8_t *bytes);

@@ -35,6 +35,11 @@ static struct {
     struct md_assembly assembly;
 } room;
 
+void world_stream(struct world *w, uint32_t round, uint64_t step)
+{
+    prng_init(&w->random, w->seed, STREAM_WORLD + 1 + ((uint64_t)round << 32) + step);
+}
+
 uint64_t world_draw(struct world *w, uint64_t below)
 {
     return prng_below(&w->random, below);
@@ -57,6 +62,7 @@ void world_fail(struct world *w, const char *invariant, const char *format, ...)
     if (w->broken)
         return;
     w->broken = true;
+    (void)snprintf(w->invariant, sizeof w->invariant, "%s", invariant);
     (void)snprintf(w->failure, sizeof w->failure, "generation %u, step %llu, event %llu: %s: %s",
                    w->generation, (unsigned long long)w->step,
                    (unsigned long long)(w->sim != NULL ? sim_event_count(w->sim) : 0), invariant,
@@ -166,8 +172,34 @@ static void make_uuid(struct world *w, uint8_t uuid[16])
     uuid[8] = (uint8_t)w->identity;
 }
 
+/* Two stripes, of what was asked for. */
+static void make_request(struct world *w, struct md_create *request)
+{
+    const bool chunks = w->kind->md_level != 1 && w->kind->md_level != -1;
+
+    *request = (struct md_create){
+        .version = MD_VERSION_1_2,
+        .level = w->kind->md_level,
+        .layout = w->kind->layout,
+        .chunk_sectors = chunks ? 8 : 0,
+        .raid_disks = w->kind->members,
+        .spare_count = w->spare,
+        .name = "sim",
+        .time_s = TIME_S,
+        .clean = !w->dirty,
+        .size_sectors = w->kind->md_level == 1  ? 128
+                        : w->kind->md_level > 1 ? 16
+                                                : 0,
+    };
+    make_uuid(w, request->array_uuid);
+}
+
 static void draw_request(struct world *w, struct md_create *request)
 {
+    if (w->kind != NULL) {
+        make_request(w, request);
+        return;
+    }
     const struct kind *kind = draw_kind(w);
     const uint32_t more = MEMBERS_MAX - kind->members_min;
     uint32_t members = kind->members_min + (uint32_t)world_draw(w, more + 1);
@@ -357,7 +389,9 @@ static void make_devices(struct world *w, const struct md_create *request,
         w->devices[i].slot = i < request->raid_disks ? i : MD_SLOT_NONE;
     }
     w->store = sim_store_create(lengths, w->device_count);
-    if (w->store == NULL)
+    w->old = sim_store_create(lengths, w->device_count);
+    w->old_device = MD_MEMBER_NONE;
+    if (w->store == NULL || w->old == NULL)
         abort();
 }
 
@@ -406,22 +440,36 @@ void world_make(struct world *w)
 void world_clear(struct world *w)
 {
     sim_store_destroy(w->store);
-    w->store = NULL;
+    sim_store_destroy(w->old);
+    w->store = w->old = NULL;
 }
 
 /* ---- assembly ---- */
 
+uint64_t world_super_sector(const struct world *w, uint32_t index)
+{
+    uint64_t sector;
+
+    if (!md_super_sector(w->version, w->device_sectors[index], &sector))
+        abort();
+    return sector;
+}
+
+/* In any order: who is where stands in the superblocks alone. */
 static void find_supers(struct world *w)
 {
+    const uint32_t first = (uint32_t)(prng_mix(w->seed + w->generation) % w->device_count);
+
     room.count = 0;
-    for (uint32_t i = 0; i < w->device_count; i++) {
+    for (uint32_t k = 0; k < w->device_count; k++) {
+        const uint32_t i = (first + k) % w->device_count;
         struct device *device = &w->devices[i];
         struct engine_super *super = &room.supers[i];
+        const uint64_t sector = world_super_sector(w, i);
         struct braid_error error;
-        uint64_t sector;
         super->present = super->starts_rebuild = false;
         device->torn = false;
-        if (device->away || !md_super_sector(w->version, w->device_sectors[i], &sector))
+        if (device->away)
             continue;
         sim_store_read(w->store, i, sector * SECTOR_BYTES, super->bytes, MD_SUPER_BYTES);
         const int result = md_super_decode(w->version, super->bytes, sector, w->device_sectors[i],
@@ -670,11 +718,9 @@ uint64_t world_events(const struct world *w, uint32_t index)
 {
     uint8_t bytes[MD_SUPER_BYTES];
     struct braid_error error;
+    const uint64_t sector = world_super_sector(w, index);
     struct md_super super;
-    uint64_t sector;
 
-    if (!md_super_sector(w->version, w->device_sectors[index], &sector))
-        return 0;
     sim_store_read(w->store, index, sector * SECTOR_BYTES, bytes, sizeof bytes);
     return md_super_decode(w->version, bytes, sector, w->device_sectors[index], &super, &error) == 0
                ? super.events
@@ -794,7 +840,7 @@ void world_start(struct world *w)
     };
     if (engine_create(&options, &w->engine) < 0)
         abort();
-    w->sweeping = w->stopping = false;
+    w->sweeping = w->stopping = w->failing = false;
     w->stopped = w->stopped_clean = false;
     judge_doubt(w);
 }
@@ -803,6 +849,8 @@ static void close_sim(struct world *w)
 {
     w->hash = prng_mix(w->hash + sim_trace_hash(w->sim));
     w->tally->events += sim_event_count(w->sim);
+    w->tally->requests += sim_request_count(w->sim);
+    w->tally->virtual_ns += sim_now_ns(w->sim);
     sim_destroy(w->sim);
     w->sim = NULL;
     w->engine = NULL;
@@ -814,15 +862,25 @@ static bool tears_super(const struct world *w, const struct sim_store *store)
     for (uint32_t i = 0; i < w->device_count && w->version == MD_VERSION_0_90; i++) {
         uint8_t bytes[MD_SUPER_BYTES];
         struct braid_error error;
+        const uint64_t sector = world_super_sector(w, i);
         struct md_super super;
-        uint64_t sector;
-        (void)md_super_sector(w->version, w->device_sectors[i], &sector);
         sim_store_read(store, i, sector * SECTOR_BYTES, bytes, sizeof bytes);
         if (md_super_decode(w->version, bytes, sector, w->device_sectors[i], &super, &error) ==
             -EBADMSG)
             return true;
     }
     return false;
+}
+
+/* What was under way is forgotten. */
+static void lose_power(struct world *w)
+{
+    for (uint32_t i = 0; i < SHOTS; i++)
+        w->shots[i].busy = false;
+    for (uint32_t i = 0; i < w->device_count; i++)
+        for (uint32_t block = 0; block < BAD_BLOCKS_MAX; block++)
+            if (w->devices[i].bad_until[block] != 0) /* what mended it may be lost */
+                w->devices[i].bad_until[block] = UINT64_MAX;
 }
 
 /* The world goes on with what is left. */
@@ -833,12 +891,7 @@ static void take_left(struct world *w, struct sim_store *left)
     engine_abandon(engine);
     sim_store_destroy(w->store);
     w->store = left;
-    for (uint32_t i = 0; i < SHOTS; i++)
-        w->shots[i].busy = false;
-    for (uint32_t i = 0; i < w->device_count; i++)
-        for (uint32_t block = 0; block < BAD_BLOCKS_MAX; block++)
-            if (w->devices[i].bad_until[block] != 0) /* what mended it may be lost */
-                w->devices[i].bad_until[block] = UINT64_MAX;
+    lose_power(w);
 }
 
 void world_crash(struct world *w, uint64_t seed)
@@ -856,23 +909,27 @@ void world_crash(struct world *w, uint64_t seed)
     take_left(w, left);
 }
 
-static bool bit_is_set(void *context, const struct sim_pending *pending)
+void world_split(const struct world *w, struct world *to,
+                 bool (*keep)(void *context, const struct sim_pending *pending), void *context)
 {
-    uint64_t *kept = context;
-    const bool keeps = *kept & 1;
+    struct shadow *shadow = to->shadow;
+    uint8_t *buffers[SHOTS];
 
-    (void)pending;
-    *kept >>= 1;
-    return keeps;
-}
-
-void world_crash_with(struct world *w, uint64_t kept)
-{
-    struct sim_store *left = sim_crash_with(w->sim, bit_is_set, &kept);
-
-    if (left == NULL)
+    for (uint32_t i = 0; i < SHOTS; i++)
+        buffers[i] = to->shots[i].buffer;
+    *to = *w;
+    for (uint32_t i = 0; i < SHOTS; i++)
+        to->shots[i].buffer = buffers[i];
+    to->shadow = shadow;
+    shadow_copy(w->shadow, shadow);
+    to->before_event = NULL;
+    to->sim = NULL;
+    to->engine = NULL;
+    to->old = NULL;
+    to->store = sim_crash_with(w->sim, keep, context);
+    if (to->store == NULL)
         abort();
-    take_left(w, left);
+    lose_power(to);
 }
 
 void world_end(struct world *w)

@@ -2,17 +2,21 @@
 /* world.h - a small array on the crash store, from its making to its last assembly.
  *
  *      test_crash.c   which worlds to run, and what to say of them
- *      driver.c       what happens in a world: requests, faults, crashes
+ *      driver.c       what happens in a world, from one crash to the next
+ *      script.c       which of that is carried out
+ *      acts.c         requests and sweeps
+ *      trouble.c      faults
  *      judge.c        what the engine may answer: D1 to D6 against the shadow
  *      world.c        making the array, assembling it as a host does, the engine's life
  *      shadow.c       what the volume may hold
  *
- * A world is a function of its seed. */
+ * A world is a function of its seed, and of the script if there is one. */
 #ifndef TESTS_SIM_WORLD_H
 #define TESTS_SIM_WORLD_H
 
 #include "engine/engine.h"
 #include "geometry/geometry.h"
+#include "sim/script.h"
 #include "sim/shadow.h"
 #include "sim/sim.h"
 #include "util/compiler.h"
@@ -89,7 +93,12 @@ struct tally {
     uint64_t generations;
     uint64_t events;
     uint64_t crashes;
-    uint64_t crashes_in_sweep;
+    uint64_t crashes_in_check;
+    uint64_t crashes_in_repair;
+    uint64_t crashes_in_resync;
+    uint64_t crashes_in_rebuild;
+    uint64_t crashes_in_super;   /* with superblocks on their way, */
+    uint64_t crashes_in_failure; /* and that because somebody failed */
     uint64_t stops;
     uint64_t reads;
     uint64_t writes;
@@ -106,6 +115,7 @@ struct tally {
     uint64_t checks;
     uint64_t repairs;
     uint64_t stale_offered;
+    uint64_t old_copies;
     uint64_t degraded_dirty;
     uint64_t forced;
     uint64_t not_startable;
@@ -114,10 +124,26 @@ struct tally {
     uint64_t resyncs_blocked;
     uint64_t rebuilds_refused;
     uint64_t settled;
+    uint64_t requests; /* to members */
+    uint64_t virtual_ns;
+};
+
+/* An array that isn't drawn. */
+struct world_kind {
+    const char *name;
+    int32_t md_level;
+    uint32_t layout;
+    uint32_t members;
 };
 
 struct world {
     uint64_t seed;
+    const struct script *script;   /* NULL: all that the seed has */
+    const struct world_kind *kind; /* NULL: it is drawn */
+    bool dirty;                    /* with a kind: its members differ, */
+    bool spare;                    /* and there is a spare */
+    /* Called before each event while it is open; NULL: isn't. */
+    void (*before_event)(struct world *world);
     struct prng random;
     void (*log)(void *context, const char *line); /* NULL: quiet */
     struct tally *tally;
@@ -138,6 +164,10 @@ struct world {
     bool stopped_clean; /* of an array that was in sync */
     bool within;        /* no more is lost than the level bears */
     uint64_t identity;  /* of the next device UUID */
+    /* A copy of a device as it was once, to be put in its place; old_device is MD_MEMBER_NONE: none. */
+    struct sim_store *old;
+    uint32_t old_device;
+    uint64_t old_events;
 
     /* While it is open. */
     enum opening opening;
@@ -167,16 +197,22 @@ struct world {
     bool stopping;
     int stop_result;
     uint64_t crash_event; /* UINT64_MAX: it isn't to crash */
-    bool small;           /* its requests are of a few sectors */
 
     /* Where it is. */
     uint64_t hash; /* of the traces of all generations */
     uint32_t generation;
-    uint64_t step;
+    uint32_t round; /* generations of the seed's that are over, left out or not */
+    uint64_t step;  /* of the generation */
+    struct played {
+        uint64_t step_count;
+        uint64_t crash_event;
+    } played[SCRIPT_GENERATIONS]; /* what there was of it */
+    bool failing; /* somebody failed, and since then superblocks have been on their way */
     uint64_t epoch;
     uint64_t shot_number;
 
     bool broken;
+    char invariant[20]; /* that doesn't hold */
     char failure[400];
 };
 
@@ -187,6 +223,8 @@ struct world {
 /* Draw an array and put it on a new store. */
 void world_make(struct world *world);
 void world_clear(struct world *world);
+/* Where a device's superblock is, in sectors. */
+uint64_t world_super_sector(const struct world *world, uint32_t device);
 /* Find out what the devices that are offered make, into `opening`, `slot_device` and so on; judge
  * that by what is known of them. */
 void world_assemble(struct world *world, bool force, bool seat_spares);
@@ -198,11 +236,15 @@ uint64_t world_events(const struct world *world, uint32_t device);
 void world_start(struct world *world);
 /* The power fails: the store is what is left. */
 void world_crash(struct world *world, uint64_t seed);
-/* The same, and of the sectors in doubt, in their order, those stay whose bits are set. */
-void world_crash_with(struct world *world, uint64_t kept);
+/* Begin `to`, a world of its own, with what is left if the power fails now, and keep() decides.  The
+ * world itself goes on.  Its shadow and its buffers `to` has already. */
+void world_split(const struct world *world, struct world *to,
+                 bool (*keep)(void *context, const struct sim_pending *pending), void *context);
 /* Nothing is under way any more. */
 void world_end(struct world *world);
 
+/* What is drawn from now on is that step's. */
+void world_stream(struct world *world, uint32_t round, uint64_t step);
 uint64_t world_draw(struct world *world, uint64_t below);
 bool world_chance(struct world *world, uint64_t numerator, uint64_t denominator);
 /* An invariant doesn't hold; the first failure is kept. */
@@ -231,23 +273,60 @@ void judge_accepted(struct world *world, uint32_t slot, uint64_t start, uint64_t
 /* What is lost in rows that aren't trusted isn't known any more. */
 void judge_doubt(struct world *world);
 
+/* ---- acts.c ---- */
+
+bool act_crash_is_due(const struct world *world);
+/* The next event.  False: it is over, or nothing will happen any more. */
+bool act_step(struct world *world);
+bool act_shots_busy(const struct world *world);
+bool act_sweep_busy(const struct world *world);
+/* Run until that is over.  False: the power fails before, or it never ends, which is a failure. */
+bool act_wait_while(struct world *world, bool (*busy)(const struct world *world), const char *what);
+/* Each begins one, if there is room for it.  pins: what it returns is what stays. */
+void act_read(struct world *world, uint64_t sector, uint64_t sectors, bool pins);
+void act_write(struct world *world); /* where it is drawn, and what */
+void act_write_at(struct world *world, uint64_t offset_bytes, uint64_t bytes, bool fua, bool hole);
+void act_flush(struct world *world);
+/* A range of bytes that is short, or long, or crosses borders. */
+void act_draw_range(struct world *world, uint64_t *offset, uint64_t *bytes);
+/* Callers that write to their buffers before the write is done. */
+void act_scribble(struct world *world);
+/* Read all, with nothing else under way; where copies and parity agree, what is read stays. */
+bool act_read_all(struct world *world);
+void act_sweep(struct world *world, enum engine_sweep_kind kind, uint32_t device,
+               uint64_t bytes_per_s_max);
+/* The one that the array needs next.  False: it needs none. */
+bool act_needed_sweep(struct world *world, bool rebuild_first, uint64_t bytes_per_s_max);
+void act_any_sweep(struct world *world);
+/* A device that hasn't got all yet, or MD_MEMBER_NONE. */
+uint32_t act_find_rebuilding(const struct world *world);
+
+/* ---- trouble.c ---- */
+
+void trouble_cause(struct world *world);
+void trouble_inject(struct world *world, struct sim_fault fault);
+/* Sectors of a device's data that can't be read until they are written. */
+void trouble_make_bad(struct world *world, uint32_t device, uint64_t sector, uint64_t sectors);
+/* Between two generations: remember a device as it is, or put back what was remembered. */
+void trouble_copy(struct world *world);
+
 /* ---- driver.c ---- */
 
 void driver_run(struct world *world);
 
-/* A short script of small requests, cut off before event number `event`.  Returns how many sectors are
- * in doubt there; UINT64_MAX: it is over before, and the world with it.  At event 0 it has but begun.
- * `away`: a device that isn't there, or MD_MEMBER_NONE. */
-uint64_t driver_play_to(struct world *world, uint64_t event, uint32_t away);
+/* Assemble, judge what is left, and begin. */
+void driver_open(struct world *world, bool force, bool seat_spares);
+/* Let all that is under way end, and stop.  False: the power fails before that. */
+bool driver_stop(struct world *world);
 /* How thoroughly a crash is looked at. */
 enum aftermath {
     AFTERMATH_READ,   /* assemble, read all */
     AFTERMATH_WHOLE,  /* besides: make it whole, compare all, stop, read again */
     AFTERMATH_SECOND, /* besides READ: the power fails again while it is made whole */
 };
-/* Crash there, keep those sectors, and judge what comes of it.  The world is over afterwards. */
-void driver_crash_with(struct world *world, uint64_t kept, enum aftermath aftermath);
-/* End a world that isn't to crash. */
+/* The power has failed: judge what comes of it.  The world is over afterwards. */
+void driver_look_at(struct world *world, enum aftermath aftermath);
+/* End a world, whatever is under way. */
 void driver_leave(struct world *world);
 
 #endif

@@ -38,7 +38,8 @@ static void find_limits(struct engine *engine)
     /* Pieces of this size keep the sources of a row within bounds, and none crosses a chunk's end. */
     const uint64_t whole = g->chunk_sectors != 0 ? g->chunk_sectors : MAX(volume, (uint64_t)1);
     engine->piece_sectors =
-        MIN(MIN((uint64_t)PIECE_SECTORS_MAX, (uint64_t)SOURCE_SECTORS / g->slot_count), whole);
+        MIN((uint64_t)PIECE_SECTORS_MAX, (uint64_t)SOURCE_SECTORS / g->slot_count);
+    engine->piece_sectors = MIN(engine->piece_sectors, whole);
     engine->pieces_max = (uint32_t)MIN((uint64_t)PIECES_MAX, MAX(rows, (uint64_t)16));
     engine->sources_max = MAX((uint32_t)MIN((uint64_t)SOURCES_MAX, 2 * rows), 2 * g->slot_count);
     engine->source_sectors_max = MIN((uint64_t)SOURCE_SECTORS, 2 * rows);

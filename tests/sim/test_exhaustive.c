@@ -97,27 +97,7 @@ static const struct play {
      STATE_SPARE,                                       {{OP_SWEEP}, {OP_RUN, 8}, {OP_WRITE, 512, 512}, {OP_RUN, ALL}}                         },
 };
 
-static const struct world_kind kinds[] = {
-    {"raid1 of 2",              1,  0,       2},
-    {"raid1 of 3",              1,  0,       3},
-    {"raid4 of 3",              4,  0,       3},
-    {"raid5 of 2",              5,  2,       2},
-    {"raid5 of 3",              5,  2,       3},
-    {"raid5 of 4, right",       5,  3,       4},
-    {"raid5 of 6",              5,  2,       6},
-    {"raid6 of 4",              6,  2,       4},
-    {"raid6 of 5, ddf",         6,  10,      5},
-    {"raid6 of 6, left 6",      6,  18,      6},
-    {"raid10 of 2, near",       10, 0x102,   2},
-    {"raid10 of 3, near",       10, 0x102,   3},
-    {"raid10 of 4, near",       10, 0x102,   4},
-    {"raid10 of 3, near of 3",  10, 0x103,   3},
-    {"raid10 of 3, far",        10, 0x201,   3},
-    {"raid10 of 3, offset",     10, 0x10201, 3},
-    {"raid10 of 4, far of 2x2", 10, 0x202,   4},
-};
-
-enum { PLAYS = ARRAY_COUNT(plays), KINDS = ARRAY_COUNT(kinds) };
+enum { PLAYS = ARRAY_COUNT(plays), KINDS = WORLD_KINDS };
 
 static struct tally tally;
 static struct shadow *shadow;
@@ -410,7 +390,7 @@ static bool play(uint32_t number)
     memset(&world, 0, sizeof world);
     world_number = number;
     world.seed = 1 + number / (PLAYS * KINDS);
-    world.kind = &kinds[number / PLAYS % KINDS];
+    world.kind = &world_kinds[number / PLAYS % KINDS];
     world.dirty = play->state == STATE_DIRTY;
     world.spare = play->state == STATE_SPARE;
     world.log = alone && verbose ? print_line : NULL;
@@ -446,7 +426,7 @@ TEST(every_crash_of_a_small_world)
         const uint64_t points = exhaustive.points;
         play_all(kind);
         CHECK_SO_FAR();
-        printf("# %s: %" PRIu64 " crashes at %" PRIu64 " events\n", kinds[kind].name,
+        printf("# %s: %" PRIu64 " crashes at %" PRIu64 " events\n", world_kinds[kind].name,
                exhaustive.crashes - crashes, exhaustive.points - points);
         (void)fflush(stdout);
     }

@@ -9,6 +9,7 @@
  *      judge.c        what the engine may answer: D1 to D6 against the shadow
  *      world.c        making the array, assembling it as a host does, the engine's life
  *      shadow.c       what the volume may hold
+ *      kinds.c        arrays that aren't drawn
  *
  * A world is a function of its seed, and of the script if there is one. */
 #ifndef TESTS_SIM_WORLD_H
@@ -135,6 +136,9 @@ struct world_kind {
     uint32_t layout;
     uint32_t members;
 };
+
+enum { WORLD_KINDS = 17 };
+extern const struct world_kind world_kinds[WORLD_KINDS];
 
 struct world {
     uint64_t seed;

@@ -123,6 +123,9 @@ int64_t number_of(const json_t *object, const char *key);   /* 0 for null */
 bool is_null(const json_t *object, const char *key);
 bool list_has(const json_t *object, const char *key, const char *text);
 
+/* The line about it, of what create or detail says. */
+void print_after_crash(const json_t *root);
+
 /* A string for JSON that the command itself makes; names needn't be UTF-8, JSON has to. */
 json_t *text_fact(const char *text);
 

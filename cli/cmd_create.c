@@ -47,6 +47,7 @@ static void print_created(const json_t *root)
         (void)printf("in sync: %s\n", text_of(root, "clean_because"));
     else
         (void)printf("not in sync: a resync from the start is due with the first writer\n");
+    print_after_crash(root);
     if (!is_null(root, "undo"))
         (void)printf("to take it back, as long as nothing was written to the array:\n"
                      "  braid undo %s\n",

@@ -68,12 +68,12 @@ static void print_human(const json_t *root)
         printf("  %4lld  missing\n", (long long)json_integer_value(item));
     (void)printf("\n");
     print_list(root, "warnings", "warning");
-    if (json_is_true(json_object_get(root, "can_start"))) {
+    if (json_is_true(json_object_get(root, "can_start")))
         (void)printf("can be read%s\n",
                      number_of(root, "degraded") != 0 ? ", degraded" : ", with all members");
-        return;
-    }
-    print_list(root, "problems", "can't start");
+    else
+        print_list(root, "problems", "can't start");
+    print_after_crash(root);
 }
 
 /* What makes it unclear which array is meant, or leaves nothing to describe. */
@@ -179,7 +179,7 @@ const struct command command_detail = {
         "usage: braid detail [--json | --mdadm] [OPTIONS] MEMBER... | :NAME\n\n"
         "Assembles the members, in any order, and tells what they make: level and layout,\n"
         "who is in which slot, who is missing, out of date or being rebuilt, what is in\n"
-        "doubt.  Nothing is written.\n\n"
+        "doubt, and what a crash would do.  Nothing is written.\n\n"
         "  --json              one JSON object (docs/schema/detail.schema.json)\n"
         "  --mdadm             in the form of `mdadm --detail`\n" OPEN_HELP SHARED_HELP RUNTIME_HELP
         "\n"

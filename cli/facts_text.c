@@ -52,6 +52,11 @@ const char *human(int64_t bytes)
     return buffer;
 }
 
+void print_after_crash(const json_t *root)
+{
+    (void)printf("after a crash: %s\n", text_of(json_object_get(root, "after_crash"), "text"));
+}
+
 json_t *text_fact(const char *text)
 {
     json_t *string = json_string(text);

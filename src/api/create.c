@@ -230,17 +230,26 @@ static int all_zero(const struct creation *creation, bool *zero, struct braid_er
     return 0;
 }
 
-/* Slots without a member, and whether the array bears that. */
+/* missing[slot_count]: slots without a member.  Returns how many there are. */
+static uint32_t find_missing(const struct creation *creation, const struct geometry *g,
+                             bool *missing)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < g->slot_count; i++) {
+        missing[i] = creation->members[i] == NULL;
+        count += missing[i];
+    }
+    return count;
+}
+
+/* How many slots have no member, and whether the array bears that. */
 static int check_missing(const struct creation *creation, const struct geometry *g,
                          uint32_t *missing, struct braid_error *err)
 {
-    bool lost[GEOMETRY_SLOTS_MAX] = {false};
+    bool lost[GEOMETRY_SLOTS_MAX];
 
-    *missing = 0;
-    for (uint32_t i = 0; i < g->slot_count; i++) {
-        lost[i] = creation->members[i] == NULL;
-        *missing += lost[i];
-    }
+    *missing = find_missing(creation, g, lost);
     if (*missing > 0 && !geometry_survives(g, lost))
         return error_set(err, -EINVAL, "%s of %u members can't start with %u of them missing",
                          level_name(g->level), g->slot_count, *missing);
@@ -337,6 +346,20 @@ static int plan_writes(struct creation *creation, struct braid_error *err)
 
 /* ---- the whole ---- */
 
+/* What a crash would do once the array is used. */
+static json_t *after_crash(const struct creation *creation, const struct geometry *g)
+{
+    bool missing[GEOMETRY_SLOTS_MAX];
+
+    (void)find_missing(creation, g, missing);
+    const struct plan_mode mode = {
+        .level = g->level,
+        .missing = plan_missing(g, missing),
+        .untrusted = creation->why_clean == NULL,
+    };
+    return facts_promise(&mode);
+}
+
 static json_t *report(const struct creation *creation, const struct geometry *g)
 {
     const struct md_create *request = &creation->request;
@@ -358,7 +381,7 @@ static json_t *report(const struct creation *creation, const struct geometry *g)
     }
     const uint32_t first = creation->supers[0].raid_disks != 0 ? 0 : 1;
     return json_pack(
-        "{s:s, s:b, s:s, s:o, s:o, s:s, s:o, s:I, s:I, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:O}",
+        "{s:s, s:b, s:s, s:o, s:o, s:s, s:o, s:I, s:I, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:O}",
         "schema", "braid.create.1", "dry_run", creation->options->dry_run, "metadata",
         md_version_name(request->version), "array_uuid", facts_uuid(request->array_uuid), "name",
         facts_text_or_null(request->name), "level", level_name(creation->shape.level), "layout",
@@ -366,7 +389,8 @@ static json_t *report(const struct creation *creation, const struct geometry *g)
         "raid_disks", (json_int_t)request->raid_disks, "component_bytes",
         facts_bytes(creation->supers[first].size_sectors), "array_bytes",
         facts_bytes(g->volume_sectors), "clean", creation->why_clean != NULL, "clean_because",
-        creation->why_clean != NULL ? json_string(creation->why_clean) : json_null(), "undo",
+        creation->why_clean != NULL ? json_string(creation->why_clean) : json_null(), "after_crash",
+        after_crash(creation, g), "undo",
         creation->change.undo_path != NULL ? facts_text(creation->change.undo_path) : json_null(),
         "members", members, "writes", change_facts(&creation->change), "warnings",
         creation->warnings);

@@ -125,14 +125,27 @@ static const char *activity(const struct braid_array *array)
     return array->assembly->newest->resync_offset != MD_OFFSET_NONE ? "resync" : "idle";
 }
 
-static const char *consistency_policy(const struct md_super *newest)
+static enum plan_log log_of(const struct md_super *newest)
 {
     if ((newest->feature_map & MD_FEATURE_JOURNAL) != 0)
-        return "journal";
+        return PLAN_LOG_JOURNAL;
     if ((newest->feature_map & (MD_FEATURE_PPL | MD_FEATURE_MULTIPLE_PPLS)) != 0)
+        return PLAN_LOG_PPL;
+    return newest->has_bitmap ? PLAN_LOG_BITMAP : PLAN_LOG_NONE;
+}
+
+static const char *consistency_policy(const struct md_super *newest)
+{
+    switch (log_of(newest)) {
+    case PLAN_LOG_JOURNAL:
+        return "journal";
+    case PLAN_LOG_PPL:
         return "ppl";
-    if (newest->has_bitmap)
+    case PLAN_LOG_BITMAP:
         return "bitmap";
+    case PLAN_LOG_NONE:
+        break;
+    }
     return newest->level > 0 ? "resync" : "none";
 }
 
@@ -151,6 +164,43 @@ static json_t *metadata_facts(const struct braid_array *array)
         "update_time_s", facts_count(newest->update_time_s), "events", facts_count(newest->events),
         "state", newest->resync_offset == MD_OFFSET_NONE ? "clean" : "active", "consistency_policy",
         consistency_policy(newest), "resync_offset_bytes", facts_offset(newest->resync_offset));
+}
+
+/* At rest: whether it can be written to, with --force if it has to be. */
+static bool is_read_only(const struct braid_array *array)
+{
+    if (array->ios != NULL)
+        return !array->options.writable || atomic_load(&array->failed);
+    if (array->assembly == NULL)
+        return array->refused;
+    return array_check_writable(array, NULL) < 0;
+}
+
+static enum plan_missing what_is_missing(const struct braid_array *array)
+{
+    bool missing[GEOMETRY_SLOTS_MAX];
+
+    if (array->geometry == NULL) /* nobody can find anything then */
+        return PLAN_MISSING_TOO_MUCH;
+    for (uint32_t slot = 0; slot < array->geometry->slot_count; slot++)
+        missing[slot] = !array_slot_in_sync(array, slot);
+    return plan_missing(array->geometry, missing);
+}
+
+/* What a crash from now on would do. */
+static json_t *after_crash(const struct braid_array *array)
+{
+    const struct plan_mode mode = {
+        .level = array->shape.level,
+        .missing = what_is_missing(array),
+        .log = array->assembly != NULL ? log_of(array->assembly->newest) : PLAN_LOG_NONE,
+        .untrusted = array->untrusted.count > 0 && array->geometry != NULL &&
+                     array->untrusted.ranges[0].start < array->geometry->member_sectors,
+        .unmarked = array->assembly == NULL,
+        .read_only = is_read_only(array),
+    };
+
+    return facts_promise(&mode);
 }
 
 /* The number of the layout, where md gives it one. */
@@ -195,9 +245,9 @@ json_t *detail_facts(const struct braid_array *array)
     object = facts_update(object, metadata_facts(array));
     object = facts_update(
         object,
-        json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "activity", activity(array), "in_doubt",
-                  doubt != NULL ? facts_text(doubt->text) : json_null(), "problems",
-                  notes(array->problems), "warnings",
+        json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "activity", activity(array),
+                  "in_doubt", doubt != NULL ? facts_text(doubt->text) : json_null(), "after_crash",
+                  after_crash(array), "problems", notes(array->problems), "warnings",
                   array->ios != NULL ? live_warnings(array) : notes(array->warnings), "backend",
                   array->ios != NULL ? json_string(array->ios[0]->ops->name) : json_null(),
                   "members", members_by_slot(array), "missing_slots", missing_slots(array)));

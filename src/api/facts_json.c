@@ -76,6 +76,14 @@ json_t *facts_flags(const struct md_super *super)
     return flags;
 }
 
+json_t *facts_promise(const struct plan_mode *mode)
+{
+    const enum plan_promise promise = plan_promise(mode);
+
+    return json_pack("{s:s, s:s}", "promise", plan_promise_name(promise), "text",
+                     plan_promise_text(promise));
+}
+
 /* An integer that a damaged superblock may have made absurd: saturates instead of wrapping. */
 json_t *facts_bytes(uint64_t sectors)
 {

@@ -12,6 +12,7 @@
 #include "format/md_assemble.h"
 #include "io/io.h"
 #include "io/member.h"
+#include "plan/plan_promise.h"
 #include "util/compiler.h"
 
 /* ---- probe.c: reading what stands on a member ---- */
@@ -246,7 +247,8 @@ json_t *facts_count(uint64_t value);          /* saturates where JSON integers e
 json_t *facts_bytes(uint64_t sectors);        /* likewise */
 json_t *facts_uuid(const uint8_t uuid[16]);
 json_t *facts_flags(const struct md_super *super);
-json_t *facts_offset(uint64_t sectors); /* null for MD_OFFSET_NONE, else bytes */
+json_t *facts_offset(uint64_t sectors);              /* null for MD_OFFSET_NONE, else bytes */
+json_t *facts_promise(const struct plan_mode *mode); /* of after_crash */
 /* Finish: dump to a string for braid_free(), or -ENOMEM. */
 int facts_dump(json_t *root, char **json, struct braid_error *err);
 

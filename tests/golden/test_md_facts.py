@@ -574,11 +574,36 @@ def compare_detail(to, case, facts, examined, paths, output, name):
     to.equal(found["backend"], None, "backend (it does nothing)")
     to.equal(found["degraded"], facts.get("degraded", 0), "degraded (case)")
     to.equal(found["consistency_policy"], facts["consistency_policy"], "policy (case)")
+    after_crash = found["after_crash"]
+    after_crash["text"]  # test_promise looks at the words
+    to.equal(after_crash["promise"], promise(facts, text, name), "what a crash would do")
     compare_activity(to, found, facts, text, examined)
     compare_members(to, found, facts, examined, paths)
     to.equal(isinstance(found["warnings"], list), True, "warnings")
     to.equal(facts["case"], name, "case")
     to.overlook(found)
+
+
+def promise(facts, text, name):
+    """What braid promises of an array in that mode, by what the kernel said of it.
+
+    A reshape under way, which braid doesn't read, isn't written to either."""
+    policy, level = facts["consistency_policy"], facts["level"]
+    has_parity = level in ("raid4", "raid5", "raid6")
+    if policy in ("ppl", "journal"):
+        return policy
+    if policy == "bitmap":
+        return "bitmap-parity" if has_parity else "bitmap-copies"
+    if any(fnmatch.fnmatchcase(name, glob) for glob in REFUSED):
+        return "unchanged"
+    if level in ("linear", "raid0"):
+        return "no-redundancy"
+    if not has_parity:
+        return "copies"
+    crashed = text["State"] == "active"
+    if facts.get("degraded", 0) == 0:
+        return "resync-due" if crashed else "write-hole"
+    return "in-doubt" if crashed else "degraded"
 
 
 def compare_activity(to, found, facts, text, examined):

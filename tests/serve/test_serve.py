@@ -138,6 +138,8 @@ with tap.case("read-only: nothing is written, members needn't be writable"):
                       f"a write went through: {result}")
             server.braid("fail", "--member", array.members[0], code=1)
             server.braid("scrub")
+            detail = json.loads(server.braid("detail", "--json").out)
+            tap.equal(detail["after_crash"]["promise"], "unchanged", "what a crash would do")
             server.stop()
         tap.equal([(digest(m), os.stat(m).st_mtime_ns) for m in array.members], before, "members")
 
@@ -209,6 +211,7 @@ with tap.case("what it tells fits its schemas, and events come as they happen"):
         detail = valid("detail", server.braid("detail", "--json", code=3).out)
         tap.equal((detail["degraded"], detail["missing_slots"]), (1, [2]), "degraded, missing")
         tap.equal("degraded: no in-sync member in slot 2" in detail["warnings"], True, "warnings")
+        tap.equal(detail["after_crash"]["promise"], "degraded", "what a crash would do")
         server.braid("add", "--new", spare := array.new_member())
         server.wait_until_whole()
         scrub = valid("status", server.braid("scrub", "--json").out)["last_scrub"]
@@ -216,6 +219,7 @@ with tap.case("what it tells fits its schemas, and events come as they happen"):
         detail = valid("detail", server.braid("detail", "--json").out)
         tap.equal((detail["degraded"], detail["warnings"], detail["backend"] in ("threads", "io_uring")),
                   (0, [], True), "whole again")
+        tap.equal(detail["after_crash"]["promise"], "write-hole", "what a crash would do")
         server.stop()
         events = [valid("event", line) for line in monitor.communicate(timeout=20)[0].splitlines()]
         tap.equal(monitor.returncode, 0, "monitor ends with the server")

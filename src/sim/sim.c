@@ -339,6 +339,16 @@ static void read_garbage(struct sim *sim, const struct sim_flight *flight)
                    flight->request->iov[i].iov_len);
 }
 
+/* A disk may fetch what it writes at any time until it says that it is done.  If the caller has changed
+ * it meanwhile, what was there last is what lands. */
+static void fetch_again(struct sim_flight *flight)
+{
+    struct cursor cursor = {.iov = flight->request->iov};
+
+    for (struct list_node *node = flight->entries.next; node != &flight->entries; node = node->next)
+        gather(&cursor, CONTAINER_OF(node, struct sim_entry, link)->bytes, SIM_SECTOR_BYTES);
+}
+
 /* Do at its time what the request asks for; returns its result. */
 static int carry_out(struct sim *sim, struct sim_flight *flight)
 {
@@ -360,8 +370,11 @@ static int carry_out(struct sim *sim, struct sim_flight *flight)
         read_contents(flight, cache);
         break;
     case IO_WRITE:
-    case IO_ZERO:
+        fetch_again(flight);
         sim_cache_land(cache, &flight->entries, flight->fua || member->options.write_through);
+        break;
+    case IO_ZERO:
+        sim_cache_land(cache, &flight->entries, member->options.write_through);
         break;
     case IO_FLUSH:
         sim_cache_destage(cache, flight->flush_landed);

@@ -25,6 +25,7 @@
  *    the media or isn't, independently of all others.  Of writes to the same sector that
  *    are, the last counts, in the order of completion; those in flight come after all that
  *    completed.  So an old write in flight may undo a newer one: don't have both.
+ *  - A write's buffers may be looked at until it is done: what is in them last is what lands.
  *  - A write that failed, was given up at its deadline, or was in flight when its member
  *    vanished has landed whole, in part, or not at all; one that was given up may do so
  *    later, whatever was written since.

@@ -187,7 +187,6 @@ static void draw_crash(struct world *w)
     w->crash_event = 1 + world_draw(w, length);
     if (script != NULL && script->crash_event != 0)
         w->crash_event = script->crash_event;
-    w->played[w->round].crash_event = w->crash_event;
 }
 
 /* Until the crash, or the end that was drawn instead. */
@@ -209,6 +208,7 @@ static void play(struct world *w)
     }
     while (w->script != NULL && act_step(w)) /* the crash is still to come */
         continue;
+    w->played[w->round].crash_event = w->crash_event;
     if (w->broken)
         return;
     if (ends)
@@ -321,7 +321,7 @@ void driver_open(struct world *w, bool force, bool seat_spares)
         return;
     if (w->stopped_clean && w->untrusted_from != UINT64_MAX)
         world_fail(w, "D4", "the array was stopped, and isn't clean");
-    shadow_crashed(w->shadow, w->stopped || w->clean);
+    shadow_crashed(w->shadow, w->stopped || (w->clean && !w->unmarked));
     if (w->opening != OPEN_NOT)
         world_start(w);
 }

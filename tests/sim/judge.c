@@ -146,6 +146,8 @@ void judge_read(struct world *w, const struct shot *shot)
             break;
         case FLAW_IN_DOUBT:
             w->tally->in_doubt++;
+            w->tally->doubt_wrong +=
+                shadow_judge(w->shadow, sector, bytes, shot->since) != SHADOW_RIGHT;
             if (!may_be_in_doubt(w, shot, sector))
                 world_fail(w, "D6", "sector %" PRIu64 " is called in doubt", sector);
             else if (shadow_is_sure(w->shadow, sector, shot->since) &&

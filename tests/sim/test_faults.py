@@ -2,15 +2,22 @@
 """The random driver finds faults that are planted for it: those of faults.txt, one at a time.
 
 Each is planted in a copy of its source file, compiled as the build compiles that file, and linked
-into a driver of its own, in front of the engine.  A judge that finds nothing proves nothing."""
+into a driver of its own, in front of the engine.  A judge that finds nothing proves nothing.
+
+Found by the driver, or by the test that enumerates, a fault counts one; by another test, half.
+
+    test_faults.py [NAME ...]    all, or those
+    BRAID_SEED=N                 seeds from there on"""
 import concurrent.futures
 import json
 import os
 import re
 import shlex
 import subprocess
+import sys
 import tempfile
 import threading
+import time
 
 import runner
 import tap
@@ -27,6 +34,11 @@ class Fault:
         self.name, _, skipped = name.partition(" @")
         self.skipped = int(skipped or 0)
         self.path = block[1]
+        self.program = "tests/sim/test_crash"
+        if block[2].startswith("by "):
+            self.program = block.pop(2)[3:]
+        self.by_driver = self.program == "tests/sim/test_crash"
+        self.worth = 1 if self.by_driver or self.program == "tests/sim/test_exhaustive" else 0.5
         self.changes = []  # (old lines, new lines)
         for line in block[2:]:
             kind, text = line[0], line[2:]
@@ -67,18 +79,17 @@ def compile_command(path):
     raise AssertionError(f"{path} isn't compiled")
 
 
-def link_command():
-    """How the build links the driver, as words."""
-    commands = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", "tests/sim/test_crash"],
+def link_command(program):
+    """How the build links that, as words."""
+    commands = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", program],
                               capture_output=True, text=True, check=True).stdout
     return shlex.split(commands.strip().splitlines()[-1])
 
 
-def build(fault, folder):
-    """A driver with that fault; returns its path."""
+def compile_fault(fault, folder):
+    """The object with the fault in it."""
     source = os.path.join(folder, os.path.basename(fault.path))
     planted = os.path.join(folder, "planted.o")
-    driver = os.path.join(folder, "driver")
     with open(source, "w") as file:
         file.write(fault.plant())
     words = compile_command(fault.path)
@@ -86,12 +97,21 @@ def build(fault, folder):
         words[words.index(option) + 1] = value
     words.insert(1, f"-I{runner.SOURCE / os.path.dirname(fault.path)}")
     subprocess.run(words + ["-w"], cwd=BUILD, check=True)
-    words = link_command()
-    words[words.index("-o") + 1] = driver
+    return planted
+
+
+def build(fault, folder):
+    """The program that is to find the fault, with it; or, if that is a script, the command that it
+    tests.  Returns its path."""
+    program = "braid" if fault.program.endswith(".py") else fault.program
+    planted = compile_fault(fault, folder)
+    made = os.path.join(folder, "driver")
+    words = link_command(program)
+    words[words.index("-o") + 1] = made
     first = next(i for i, word in enumerate(words) if word.endswith(".o"))
     words.insert(first, planted)
     subprocess.run(words, cwd=BUILD, check=True)
-    return driver
+    return made
 
 
 def seeds_until_found(driver, first):
@@ -112,27 +132,53 @@ def seeds_until_found(driver, first):
         process.wait()
 
 
-def look_for(fault, first):
-    first += fault.skipped
-    with tempfile.TemporaryDirectory() as folder:
-        return seeds_until_found(build(fault, folder), first)
+def fails(fault, made):
+    """Whether the test that is named does."""
+    command = [made]
+    environment = dict(os.environ)
+    if fault.program.endswith(".py"):
+        command = [sys.executable, str(runner.SOURCE / fault.program)]
+        environment["BRAID"] = made
+    return subprocess.run(command, env=environment, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL, timeout=SECONDS).returncode != 0
+
+
+class Search:
+    """What came of looking for a fault."""
+
+    def __init__(self, fault, first):
+        start = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            made = build(fault, folder)
+            if fault.by_driver:
+                self.seeds = seeds_until_found(made, first + fault.skipped)
+                self.found = self.seeds is not None
+            else:
+                self.found = fails(fault, made)
+        self.seconds = time.monotonic() - start
+
+    def describe(self, fault):
+        if not fault.by_driver:
+            return f"by {fault.program}, {self.seconds:.1f} s"
+        left_out = f", {fault.skipped} left out" if fault.skipped else ""
+        return f"after {fault.skipped + self.seeds} seeds{left_out}, {self.seconds:.1f} s"
 
 
 def main():
     first = int(os.environ.get("BRAID_SEED") or 1)  # the same ones: how soon differs by much
     tap.say(f"seeds from {first} on")
-    found = 0
-    faults = read_faults()
+    points = 0
+    faults = [fault for fault in read_faults() if not sys.argv[1:] or fault.name in sys.argv[1:]]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        searches = [pool.submit(look_for, fault, first) for fault in faults]
+        searches = [pool.submit(Search, fault, first) for fault in faults]
         for fault, search in zip(faults, searches):
             with tap.case(f"{fault.name}: {fault.what}"):
-                count = search.result()
-                tap.equal(count is not None, True, f"found within {SEEDS} seeds")
-                tap.say(f"after {fault.skipped + count} seeds"
-                        + (f", {fault.skipped} left out" if fault.skipped else ""))
-                found += 1
-    tap.say(f"{found} of {len(faults)} found")
+                search = search.result()
+                tap.equal(search.found, True, "found")
+                tap.say(search.describe(fault))
+                points += fault.worth
+    most = sum(fault.worth for fault in faults)
+    tap.say(f"{points:g} of {most:g} points, for {len(faults)} faults")
     tap.done()
 
 

@@ -85,7 +85,7 @@ static void strike(struct world *w, uint32_t victim)
     case 2:
         fault.kind = SIM_FAIL;
         fault.io_kind = io_kinds[world_draw(w, ARRAY_COUNT(io_kinds))];
-        fault.nth = 1 + world_draw(w, 12);
+        fault.nth = 1 + world_draw(w, fault.io_kind == IO_FLUSH ? 3 : 12);
         fault.count = world_chance(w, 1, 2) ? 1 : 1 + world_draw(w, 20);
         break;
     case 3:

@@ -784,7 +784,7 @@ static enum plan_policy read_policy(const struct world *w)
         PLAN_FIRST,
     };
 
-    return policies[w->seed % ARRAY_COUNT(policies)];
+    return w->unmarked ? PLAN_FIRST : policies[w->seed % ARRAY_COUNT(policies)];
 }
 
 void world_start(struct world *w)
@@ -832,7 +832,9 @@ void world_start(struct world *w)
         .rotational = rotational,
         .lost = w->lost,
         .sweep_sectors_max = world_chance(w, 1, 3) ? 0 : 8 + world_draw(w, 25),
-        .supers = w->opening == OPEN_WRITABLE && (w->parity || w->mirrors) ? room.supers : NULL,
+        .supers = w->opening == OPEN_WRITABLE && (w->parity || w->mirrors) && !w->unmarked
+                      ? room.supers
+                      : NULL,
         .time_s = fixed_time_s,
         .quiet_ns = 3000000,
         .notice = on_notice,

@@ -122,6 +122,7 @@ struct tally {
     uint64_t not_startable;
     uint64_t unreadable;
     uint64_t in_doubt;
+    uint64_t doubt_wrong; /* of these: what is read isn't right, or isn't known */
     uint64_t resyncs_blocked;
     uint64_t rebuilds_refused;
     uint64_t settled;
@@ -146,6 +147,7 @@ struct world {
     const struct world_kind *kind; /* NULL: it is drawn */
     bool dirty;                    /* with a kind: its members differ, */
     bool spare;                    /* and there is a spare */
+    bool unmarked; /* no superblocks are written: what was open isn't known afterwards */
     /* Called before each event while it is open; NULL: isn't. */
     void (*before_event)(struct world *world);
     struct prng random;

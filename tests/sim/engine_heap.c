@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* pages.c - in place of util/pages.c: what one engine gives back the next one takes, without the kernel.
+/* engine_heap.c - in place of util/pages.c: what one engine gives back the next one takes, without the kernel.
  *
  * Thousands of engines live and die here in a second, and mappings of their own would take half of it.
  * There is one heap, with a list of what was given back for each size; it starts again from below when

@@ -196,7 +196,7 @@ static int make_supers(struct braid_array *array, struct engine_super **out, boo
         list[count++] = &supers[i].super;
     }
     if (result == 0) {
-        array_agree(list, count, array->assembly->newest);
+        md_agree(list, count, array->assembly->newest);
         *lost = note_absent(array, supers);
     }
     if (result == 0 && array->options.rebuild)

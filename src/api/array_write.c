@@ -37,27 +37,6 @@ int array_check_writable(const struct braid_array *array, struct braid_error *er
     return 0;
 }
 
-void array_agree(struct md_super *const *supers, uint32_t count, const struct md_super *newest)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        struct md_super *super = supers[i];
-        if (super == newest)
-            continue;
-        const bool had_slot = md_role(super, super->device_number) < super->raid_disks;
-        super->events = newest->events;
-        super->resync_offset = newest->resync_offset;
-        super->role_count = newest->role_count;
-        memcpy(super->roles, newest->roles, sizeof super->roles);
-        super->v0.state = newest->v0.state;
-        super->v0.checkpoint = newest->v0.checkpoint;
-        super->v0.checkpoint_events = newest->v0.checkpoint_events;
-        memcpy(super->v0.disks, newest->v0.disks, sizeof super->v0.disks);
-        /* A spare that was kept from noting its slot has nothing of it. */
-        if (!had_slot && md_role(super, super->device_number) < super->raid_disks)
-            md_note_recovery(super, 0);
-    }
-}
-
 /* ---- requests, waited for ---- */
 
 struct waiting {

@@ -347,7 +347,7 @@ static int plan_writes(struct changing *changing, struct braid_error *err)
             newest = &changing->parts[i].super;
     if (changing->options->change == BRAID_FAIL && changing->subject.super.events > newest->events)
         newest = &changing->subject.super;
-    array_agree(supers, changing->count, newest);
+    md_agree(supers, changing->count, newest);
     int result = update(changing, supers, err);
     free(supers);
     /* The newcomer first: that the others know of it and it doesn't would be worse than the

@@ -172,9 +172,6 @@ void array_give_back(struct braid_array *array);
 void array_take_over(struct braid_array *array, struct braid_array *fresh);
 /* Whether this version can write to it; if not, *err says why. */
 int array_check_writable(const struct braid_array *array, struct braid_error *err);
-/* Let the superblocks of members that are up to date say of the array what the newest one does:
- * one may be an event behind.  supers[count]. */
-void array_agree(struct md_super *const *supers, uint32_t count, const struct md_super *newest);
 
 const struct md_super *array_member_super(const struct array_member *member); /* or NULL */
 const char *array_member_name(const struct array_member *member);

@@ -149,6 +149,27 @@ void md_note_update(struct md_super *super, uint64_t events, uint64_t time_s)
     touch(super, 0, time_s);
 }
 
+void md_agree(struct md_super *const *supers, uint32_t count, const struct md_super *newest)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct md_super *super = supers[i];
+        if (super == newest)
+            continue;
+        const bool had_slot = md_role(super, super->device_number) < super->raid_disks;
+        super->events = newest->events;
+        super->resync_offset = newest->resync_offset;
+        super->role_count = newest->role_count;
+        memcpy(super->roles, newest->roles, sizeof super->roles);
+        super->v0.state = newest->v0.state;
+        super->v0.checkpoint = newest->v0.checkpoint;
+        super->v0.checkpoint_events = newest->v0.checkpoint_events;
+        memcpy(super->v0.disks, newest->v0.disks, sizeof super->v0.disks);
+        /* A spare that was kept from noting its slot has nothing of it. */
+        if (!had_slot && md_role(super, super->device_number) < super->raid_disks)
+            md_note_recovery(super, 0);
+    }
+}
+
 /* A number that no member has had, as far as the table tells: a failed one's stays taken, for its
  * superblock still says that it is active. */
 static uint32_t free_number(struct md_super *const *supers, uint32_t count)

@@ -9,6 +9,10 @@
 
 #include "format/md.h"
 
+/* Let the superblocks of members that are up to date, supers[count], say of the array what the newest
+ * one does: one may be an event behind. */
+void md_agree(struct md_super *const *supers, uint32_t count, const struct md_super *newest);
+
 /* A member with this device number has failed: superblocks of the others, all of one event count.
  * Returns 0, or -EINVAL when the table has no such active member. */
 int md_fail(struct md_super *const *supers, uint32_t count, uint32_t device_number,

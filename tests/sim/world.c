@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/internal.h"
 #include "format/md_assemble.h"
 #include "format/md_create.h"
 #include "format/md_update.h"
@@ -552,7 +551,7 @@ static void prepare_supers(struct world *w)
         if (room.supers[i].present)
             list[count++] = &room.supers[i].super;
     }
-    array_agree(list, count, newest);
+    md_agree(list, count, newest);
     for (uint32_t number = 0; number < newest->role_count; number++) {
         const uint32_t role = md_role(newest, number);
         bool present = role >= newest->raid_disks;

@@ -335,7 +335,8 @@ static void generation(struct world *w)
         add_spares(w);
     if (w->broken)
         return;
-    driver_open(w, world_chance(w, 1, 3), world_chance(w, 3, 4));
+    const bool seat_spares = world_chance(w, 3, 4);
+    driver_open(w, world_chance(w, 1, 3), seat_spares);
     if (w->broken || w->opening == OPEN_NOT)
         return;
     if (w->opening == OPEN_WRITABLE)

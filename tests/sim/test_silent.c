@@ -292,14 +292,11 @@ static void flip_some(void)
 /* A write of a member goes astray.  What it should have left isn't known here. */
 static void lead_astray(bool lost)
 {
-    const struct sim_fault fault = {
-        .kind = lost ? SIM_LOSE : SIM_MISDIRECT,
-        .member = (uint32_t)world_draw(&world, world.geometry.slot_count),
-        .nth = 1 + world_draw(&world, 4),
-        .count = 1,
-        .bytes = SECTOR_BYTES * (1 + world_draw(&world, 8)),
-    };
+    struct sim_fault fault = {.kind = lost ? SIM_LOSE : SIM_MISDIRECT, .count = 1};
 
+    fault.member = (uint32_t)world_draw(&world, world.geometry.slot_count);
+    fault.nth = 1 + world_draw(&world, 4);
+    fault.bytes = SECTOR_BYTES * (1 + world_draw(&world, 8));
     CHECK_EQ(sim_inject(world.sim, &fault), 0);
     write_some();
     memset(truth, 0xee, sizeof truth);

@@ -56,12 +56,10 @@ static void make_bad(struct world *w, uint32_t victim)
 /* Fewer in a row than make the engine give a member up, so one such fault for each. */
 static void fail_reads(struct world *w, uint32_t victim)
 {
-    const struct sim_fault fault = {.kind = SIM_FAIL,
-                                    .member = victim,
-                                    .io_kind = IO_READ,
-                                    .nth = 1 + world_draw(w, 8),
-                                    .count = 1 + world_draw(w, 6)};
+    struct sim_fault fault = {.kind = SIM_FAIL, .member = victim, .io_kind = IO_READ};
 
+    fault.nth = 1 + world_draw(w, 8);
+    fault.count = 1 + world_draw(w, 6);
     if (w->devices[victim].reads_fail)
         return;
     w->devices[victim].reads_fail = true;

@@ -213,15 +213,14 @@ static void draw_request(struct world *w, struct md_create *request)
         .version = draw_version(w, kind->md_level),
         .level = kind->md_level,
         .layout = kind->layout,
-        .chunk_sectors = kind->md_level == 1 || kind->md_level == -1 ? 0
-                         : world_chance(w, 1, 5)                     ? 16
-                                                                     : 8,
         .raid_disks = members,
-        .spare_count = kind->md_level > 0 && world_chance(w, 1, 4) ? 1 : 0,
         .name = "sim",
         .time_s = TIME_S,
-        .clean = kind->md_level <= 0 || world_chance(w, 3, 4),
     };
+    if (kind->md_level != 1 && kind->md_level != -1)
+        request->chunk_sectors = world_chance(w, 1, 5) ? 16 : 8;
+    request->spare_count = kind->md_level > 0 && world_chance(w, 1, 4) ? 1 : 0;
+    request->clean = kind->md_level <= 0 || world_chance(w, 3, 4);
     if (request->level == 1)
         request->size_sectors = 128; /* md has nothing smaller */
     if (request->level > 1)          /* far copies take two chunks */
@@ -748,11 +747,11 @@ static void start_sim(struct world *w)
         const uint64_t flush_ns = 1000 + world_draw(w, 40000);
         members[i] = (struct sim_member_options){
             .latency_ns_min = latency_ns,
-            .latency_ns_max = latency_ns + world_draw(w, 200000),
             .flush_ns_min = flush_ns,
-            .flush_ns_max = flush_ns + world_draw(w, 400000),
-            .write_through = world_chance(w, 1, 10),
         };
+        members[i].latency_ns_max = latency_ns + world_draw(w, 200000);
+        members[i].flush_ns_max = flush_ns + world_draw(w, 400000);
+        members[i].write_through = world_chance(w, 1, 10);
     }
     const struct sim_options options = {
         .seed = prng_mix(w->seed + w->generation),
@@ -814,7 +813,7 @@ void world_start(struct world *w)
             w->devices[i].slot = MD_SLOT_NONE;
         }
     }
-    const struct engine_options options = {
+    struct engine_options options = {
         .geometry = &w->geometry,
         .slots = slots,
         .untrusted = w->untrusted_from != UINT64_MAX ? &w->untrusted : NULL,
@@ -824,13 +823,11 @@ void world_start(struct world *w)
         .lane_count = w->lane_count,
         .kernels = &parity_isal,
         .io_timeout_ns = 20000000,
-        .depth = 1 + (uint32_t)world_draw(w, 2),
         .writable = w->opening == OPEN_WRITABLE,
         .accept_doubt = w->accept_doubt,
         .read_policy = read_policy(w),
         .rotational = rotational,
         .lost = w->lost,
-        .sweep_sectors_max = world_chance(w, 1, 3) ? 0 : 8 + world_draw(w, 25),
         .supers = w->opening == OPEN_WRITABLE && (w->parity || w->mirrors) && !w->unmarked
                       ? room.supers
                       : NULL,
@@ -839,6 +836,8 @@ void world_start(struct world *w)
         .notice = on_notice,
         .context = w,
     };
+    options.depth = 1 + (uint32_t)world_draw(w, 2);
+    options.sweep_sectors_max = world_chance(w, 1, 3) ? 0 : 8 + world_draw(w, 25);
     if (engine_create(&options, &w->engine) < 0)
         abort();
     w->sweeping = w->stopping = w->failing = false;

@@ -10,8 +10,11 @@ build=(gcc meson ninja-build pkg-config libc6-dev libisal-dev libjansson-dev lib
     uuid-dev liburing-dev nbdkit nbdkit-plugin-dev libfuse3-dev fuse3 libnbd-dev libnbd-bin python3
     mdadm
     e2fsprogs fdisk xz-utils)
+# lib32gcc-12-dev, libc6-dev-i386: gcc -m32.  gcc-multilib is more than that takes, and can't be
+# installed beside cross compilers.  qemu-user: for kernels that take no programs of 32 bits.
 check=("${build[@]}" clang clang-format libclang-rt-14-dev llvm g++ git python3-jsonschema mandoc
-    util-linux qemu-system-x86 busybox-static cpio dmsetup libnbd-dev fio qemu-utils xfsprogs)
+    util-linux qemu-system-x86 busybox-static cpio dmsetup libnbd-dev fio qemu-utils xfsprogs
+    lib32gcc-12-dev libc6-dev-i386 qemu-user)
 
 case ${1:-check} in
 build) wanted=("${build[@]}") ;;

@@ -2,7 +2,7 @@
 BUILD ?= build
 SEED ?= 1
 
-.PHONY: all deps demo check check-fresh check-serve-sanitized sim soak fuzz bench bench-copy lint format install clean
+.PHONY: all deps demo check check-fresh check-serve-sanitized check-tsan sim soak fuzz bench bench-copy lint format install clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -26,6 +26,9 @@ check-fresh:
 
 check-serve-sanitized: deps
 	scripts/check-serve-sanitized.sh
+
+check-tsan: deps
+	scripts/check-tsan.sh
 
 sim: all
 	$(BUILD)/tests/sim/test_crash --seed $(SEED) -v

@@ -5,6 +5,9 @@
  *
  *      submit() ---> waiting[], in order ---> run(): copy, done()
  *
+ * Requests of several lanes that overlap are copied at the same time, and what becomes of those bytes
+ * is left open, as on a disk: nobody looks at them, and a lock would be measured along.
+ *
  * The null target differs in that it doesn't copy.  What a run on it costs is what the bench
  * itself costs per request. */
 #include <errno.h>

@@ -8,6 +8,6 @@ import sys
 
 import runner
 
-count = int(os.environ.get("BRAID_SIM_SEEDS") or 10000)
+count = int(os.environ.get("BRAID_SIM_SEEDS") or 50000)
 driver, part = sys.argv[1], int(sys.argv[2])
 os.execv(driver, [driver, "--again", "--from", str(runner.seed() + part * count), "--count", str(count)])

@@ -347,16 +347,62 @@ static void generation(struct world *w)
 
 /* ---- the end ---- */
 
-/* Bring it to what it should be: whole and in sync. */
-static void make_whole(struct world *w)
+/* Bring it to what it should be: whole and in sync.  False: something is in the way. */
+static bool make_whole(struct world *w)
 {
     for (uint32_t sweeps = 0; sweeps < DEVICES_MAX; sweeps++) {
         if (!act_needed_sweep(w, w->in_doubt, 0))
-            return;
+            return true;
         if (!act_wait_while(w, act_sweep_busy, "a sweep") || w->sweep_result < 0)
-            return;
+            return false;
     }
     world_fail(w, "liveness", "the array never gets whole");
+    return false;
+}
+
+static bool is_spare_left(const struct world *w)
+{
+    for (uint32_t i = 0; i < w->device_count; i++)
+        if (w->devices[i].belief == DEVICE_SPARE)
+            return true;
+    return false;
+}
+
+static bool read_super(const struct world *w, uint32_t device, struct md_super *super)
+{
+    const uint64_t sector = world_super_sector(w, device);
+    uint8_t bytes[MD_SUPER_BYTES];
+    struct braid_error error;
+
+    sim_peek(w->sim, device, sector * SECTOR_BYTES, bytes, sizeof bytes);
+    return w->devices[device].belief == DEVICE_IN_SYNC &&
+           md_super_decode(w->version, bytes, sector, w->device_sectors[device], super, &error) ==
+               0;
+}
+
+/* The newest count: where the power caught the last round, and nothing is written since, others are
+ * left as they are. */
+static bool says_clean(const struct world *w)
+{
+    struct md_super newest = {0};
+    struct md_super super;
+
+    for (uint32_t i = 0; i < w->device_count; i++)
+        if (read_super(w, i, &super) && super.events >= newest.events)
+            newest = super;
+    return newest.resync_offset == MD_OFFSET_NONE;
+}
+
+/* Left alone it is complete, as far as there are spares, and says of itself that it is clean. */
+static void judge_rest(struct world *w)
+{
+    while (act_step(w))
+        continue;
+    for (uint32_t slot = 0; slot < w->geometry.slot_count; slot++)
+        if (judge_slot_lost(w, slot, MD_MEMBER_NONE, false) && is_spare_left(w))
+            world_fail(w, "liveness", "slot %u stays empty, and there is a spare", slot);
+    if (!says_clean(w))
+        world_fail(w, "liveness", "superblocks go on to say that the array is active");
 }
 
 static void check(struct world *w)
@@ -383,10 +429,11 @@ static void settle(struct world *w)
             look(w);
         return;
     }
-    if (act_read_all(w))
-        make_whole(w);
+    const bool whole = act_read_all(w) && make_whole(w);
     if (!w->broken && act_read_all(w))
         check(w);
+    if (!w->broken && whole && (w->parity || w->mirrors))
+        judge_rest(w);
     if (w->broken || !driver_stop(w) || w->broken)
         return;
     driver_open(w, false, false);
@@ -436,7 +483,7 @@ void driver_leave(struct world *w)
 static void crash_again(struct world *w)
 {
     w->crash_event = sim_event_count(w->sim) + 1 + world_draw(w, 60);
-    make_whole(w);
+    (void)make_whole(w);
     if (w->broken)
         return;
     crash(w);
@@ -448,7 +495,7 @@ static void crash_again(struct world *w)
 
 static void finish_whole(struct world *w)
 {
-    make_whole(w);
+    (void)make_whole(w);
     if (w->broken || !act_read_all(w))
         return;
     check(w);

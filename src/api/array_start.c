@@ -126,7 +126,8 @@ static void seat_spares(struct braid_array *array, struct engine_super *supers)
         spare->slot = slot;
         spare->in_sync_sectors = 0;
         md_note_recovery(&supers[next].super, 0);
-        supers[next].starts_rebuild = true;
+        md_note_recovery(&supers[next].agreed, 0);
+        supers[next].behind = true; /* of its slot it has nothing, and doesn't say so yet */
     }
 }
 
@@ -166,7 +167,6 @@ static int take_super(const struct array_member *from, struct engine_super *supe
 
     super->present = true;
     super->super = *array_member_super(from);
-    super->events = super->super.events;
     super->block_bytes = MAX(member->block_bytes, 512U);
     const int result =
         member_read(member, super->bytes, MD_SUPER_BYTES, super->super.super_sector * 512);
@@ -197,6 +197,12 @@ static int make_supers(struct braid_array *array, struct engine_super **out, boo
     }
     if (result == 0) {
         md_agree(list, count, array->assembly->newest);
+        for (uint32_t i = 0; i < array->member_count; i++) {
+            supers[i].agreed = supers[i].super;
+            supers[i].behind =
+                supers[i].present &&
+                !md_says_the_same(&supers[i].super, array_member_super(&array->members[i]));
+        }
         *lost = note_absent(array, supers);
     }
     if (result == 0 && array->options.rebuild)

@@ -6,10 +6,12 @@
  * those that took the newest superblock are at most one event ahead of those that didn't, and
  * any part of them assembles (D7).
  *
- * Before the first round some members are written alone, at the events that the others have:
+ * When the array is opened some members are written alone, at the events that the others have, and as
+ * these have it:
  *
- *  - those that missed the last update before the array was opened: after another crash in the
- *    middle of a round they would be two behind;
+ *  - those that missed the last update: after another crash in the middle of a round they would be
+ *    two behind.  Or they have one of their own, with as many events: of these there is but one truth,
+ *    or whoever is asked first would have it (D7);
  *  - those that are to be rebuilt and don't say so yet: had the others given them their slot, and a
  *    crash kept them from noting that they hold nothing, they would count as in sync (D5).
  *
@@ -32,12 +34,13 @@ struct commit_member {
     uint32_t block_bytes;
     uint32_t device_number; /* when the array was opened */
     struct md_super super;
-    uint8_t *bytes;   /* MD_SUPER_BYTES, as it is to be */
-    uint8_t *written; /* as it stands there */
+    struct md_super agreed; /* what is written first, if it is behind */
+    uint8_t *bytes;         /* MD_SUPER_BYTES, as it is to be */
+    uint8_t *written;       /* as it stands there */
     struct io_request request;
     struct iovec iov;
     bool in_round;
-    bool first; /* it is written before the first round */
+    bool behind; /* it is written before the first round */
 };
 
 struct committer {
@@ -45,13 +48,19 @@ struct committer {
     uint64_t events;
     uint32_t outstanding;
     bool busy;
-    bool first_failed; /* one of those that are written first didn't take it */
+    bool uneven;  /* some are behind */
+    bool evening; /* these are being written, and no round is under way */
     struct commit_member members[];
 };
 
 bool committer_busy(const struct committer *committer)
 {
     return committer->busy;
+}
+
+bool committer_uneven(const struct committer *committer)
+{
+    return committer->uneven;
 }
 
 static uint64_t time_s(const struct engine_options *options)
@@ -114,21 +123,11 @@ static void round_over(struct committer *committer)
     lane_kick(&engine->lanes[0]);
 }
 
-static bool array_has_failed(const struct committer *committer)
+/* If one of them didn't take it, and was one too many, no round follows: it would leave that one two
+ * events behind, and stale, though it missed nothing (D7). */
+static void evened(struct committer *committer)
 {
-    struct shared *shared = &committer->engine->shared;
-
-    shared_plan_begin(shared);
-    const bool failed = shared->array_failed;
-    shared_plan_end(shared);
-    return failed;
-}
-
-/* One that should have been written first didn't take it, and was one too many.  Written all the same,
- * the round would leave it two events behind, and stale, though it missed nothing (D7). */
-static void give_up_round(struct committer *committer)
-{
-    committer->busy = false;
+    committer->busy = committer->evening = false;
     lane_kick(&committer->engine->lanes[0]);
 }
 
@@ -142,17 +141,12 @@ static void super_written(struct io_request *request, int result)
         lane_member_failed(lane, request->member, result);
     else
         memcpy(member->written, member->bytes, MD_SUPER_BYTES);
-    const bool was_first = member->first;
-    committer->first_failed = committer->first_failed || (was_first && result < 0);
-    member->first = false;
     if (--committer->outstanding > 0)
         return;
-    if (!was_first)
-        round_over(committer);
-    else if (committer->first_failed && array_has_failed(committer))
-        give_up_round(committer);
+    if (committer->evening)
+        evened(committer);
     else
-        write_round(committer);
+        round_over(committer);
 }
 
 /* The blocks in which what is to be differs from what is there.  False: none. */
@@ -223,8 +217,8 @@ static void write_round(struct committer *committer)
         submit_all(committer);
 }
 
-/* Write those that have to be written before the first round.  False: there are none. */
-static bool write_first(struct committer *committer)
+/* Write those that are behind. */
+static void even_out(struct committer *committer)
 {
     struct engine *engine = committer->engine;
     struct shared *shared = &engine->shared;
@@ -232,29 +226,29 @@ static bool write_first(struct committer *committer)
     shared_plan_begin(shared);
     for (uint32_t i = 0; i < engine->options.io_member_count; i++) {
         struct commit_member *member = &committer->members[i];
-        member->in_round = member->first && !shared->failed[i];
+        member->in_round = member->behind && !shared->failed[i];
         if (member->in_round) {
             uint64_t start;
             uint64_t end;
-            md_super_encode(&member->super, member->bytes);
+            md_super_encode(&member->agreed, member->bytes);
             member->in_round = find_changed(member, &start, &end); /* 0.90 doesn't note rebuilds */
         }
         committer->outstanding += member->in_round;
     }
     shared_plan_end(shared);
-    if (committer->outstanding == 0)
-        return false;
+    committer->uneven = false;
+    committer->busy = committer->evening = committer->outstanding > 0;
     submit_all(committer);
-    return true;
 }
 
 void committer_poll(struct committer *committer)
 {
+    if (committer->uneven)
+        even_out(committer);
     if (committer->busy || !shared_round_begin(&committer->engine->shared))
         return;
     committer->busy = true;
-    if (!write_first(committer))
-        write_round(committer);
+    write_round(committer);
 }
 
 int committer_create(struct engine *engine, struct committer **out)
@@ -278,10 +272,12 @@ int committer_create(struct engine *engine, struct committer **out)
             .block_bytes = given->block_bytes,
             .device_number = given->super.device_number,
             .super = given->super,
+            .agreed = given->agreed,
             .bytes = aligned_alloc(4096, MD_SUPER_BYTES),
             .written = calloc(1, MD_SUPER_BYTES),
-            .first = given->events < given->super.events || given->starts_rebuild,
+            .behind = given->behind,
         };
+        committer->uneven = committer->uneven || given->behind;
         committer->events = MAX(committer->events, given->super.events);
         if (member->bytes == NULL || member->written == NULL)
             return -ENOMEM;

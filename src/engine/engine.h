@@ -48,12 +48,11 @@ struct engine_notice {
 /* A member's superblock, for those that may be written. */
 struct engine_super {
     bool present;
-    struct md_super super;         /* as it is to be noted with the first change */
+    struct md_super super;  /* as it is to be noted with the first change */
+    struct md_super agreed; /* the same without what that is about: as the others have it already */
+    bool behind;            /* it doesn't say what `agreed` does: that is written at once */
     uint8_t bytes[MD_SUPER_BYTES]; /* as it stands on the member */
-    uint64_t events;               /* likewise: it may have missed the last update */
-    bool starts_rebuild;  /* it has a slot from now on; there it doesn't say so yet, in `super` that
-                          * nothing of it is in sync, but not the slot: it gets that with the others */
-    uint32_t block_bytes; /* what the member writes at once: 512, 4096 */
+    uint32_t block_bytes;          /* what the member writes at once: 512, 4096 */
 };
 
 struct engine_options {

@@ -17,7 +17,8 @@
  * members that had not taken it behind as stale (D5, D7).
  *
  * Who wasn't there when the array was opened may be one event ahead, if the power failed in the middle
- * of a round: it takes one more.
+ * of a round: it takes one more.  And it may say that the array is clean: nothing is written before
+ * its superblock can't be the newest any more (D4).
  *
  * A failure that is more than the level bears is not written down: all stays as it was at that
  * time, and what was not acknowledged may be lost.  So an array whose cable came loose starts
@@ -298,7 +299,7 @@ enum entry shared_write_begin(struct shared *shared, struct lane *lane)
         switch (shared->activity) {
         case ACTIVITY_CLEAN:
             shared->activity = ACTIVITY_ACTIVATING;
-            shared->activity_round = want_rounds(shared, 1);
+            shared->activity_round = MAX(want_rounds(shared, 1), shared->lost_round);
             entry = ENTRY_WAIT;
             break;
         case ACTIVITY_ACTIVATING:

@@ -161,6 +161,16 @@ static void make_stale(struct md_assembly_member *member)
     member->in_sync_sectors = 0;
 }
 
+/* Of two with one number: whether what the others say of it means the first of them. */
+static bool is_meant(const struct md_super *super, const struct md_super *other, bool first)
+{
+    if (super->events != other->events)
+        return super->events > other->events;
+    if (knows_its_slot(super) != knows_its_slot(other))
+        return knows_its_slot(super);
+    return first; /* spares both: it doesn't matter which */
+}
+
 /* Who isn't there when another joins may leave its number to that one, for the table has no word for
  * spares.  When it comes back, what the others say of that number doesn't mean it. */
 static void judge_namesake(struct md_assembly_member *members, uint32_t count, uint32_t index)
@@ -169,7 +179,8 @@ static void judge_namesake(struct md_assembly_member *members, uint32_t count, u
 
     for (uint32_t i = 0; i < count; i++) {
         const struct md_super *other = members[i].super;
-        if (other->device_number == super->device_number && other->events > super->events)
+        if (i != index && other->device_number == super->device_number &&
+            !is_meant(super, other, index < i))
             make_stale(&members[index]);
     }
 }

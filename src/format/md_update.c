@@ -149,6 +149,16 @@ void md_note_update(struct md_super *super, uint64_t events, uint64_t time_s)
     touch(super, 0, time_s);
 }
 
+bool md_says_the_same(const struct md_super *a, const struct md_super *b)
+{
+    uint8_t of_a[MD_SUPER_BYTES];
+    uint8_t of_b[MD_SUPER_BYTES];
+
+    md_super_encode(a, of_a);
+    md_super_encode(b, of_b);
+    return memcmp(of_a, of_b, MD_SUPER_BYTES) == 0;
+}
+
 void md_agree(struct md_super *const *supers, uint32_t count, const struct md_super *newest)
 {
     for (uint32_t i = 0; i < count; i++) {

@@ -9,6 +9,9 @@
 
 #include "format/md.h"
 
+/* Whether both become the same bytes. */
+bool md_says_the_same(const struct md_super *a, const struct md_super *b);
+
 /* Let the superblocks of members that are up to date, supers[count], say of the array what the newest
  * one does: one may be an event behind. */
 void md_agree(struct md_super *const *supers, uint32_t count, const struct md_super *newest);

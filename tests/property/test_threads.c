@@ -450,10 +450,8 @@ static void prepare_supers(struct engine_super *supers)
 {
     for (uint32_t slot = 0; slot < geometry.slot_count; slot++) {
         struct engine_super *super = &supers[slot];
-        *super = (struct engine_super){.present = true,
-                                       .super = made[slot],
-                                       .events = made[slot].events,
-                                       .block_bytes = SECTOR_BYTES};
+        *super = (struct engine_super){
+            .present = true, .super = made[slot], .block_bytes = SECTOR_BYTES};
         md_note_state(&super->super, false, blank == NOBODY ? 0 : MD_OFFSET_NONE);
         if (slot == blank)
             md_note_recovery(&super->super, 0);

@@ -380,17 +380,21 @@ static bool read_super(const struct world *w, uint32_t device, struct md_super *
                0;
 }
 
-/* The newest count: where the power caught the last round, and nothing is written since, others are
- * left as they are. */
+/* One of the newest says so: where the power caught the last round, and nothing is written since, others
+ * are left as they are. */
 static bool says_clean(const struct world *w)
 {
-    struct md_super newest = {0};
     struct md_super super;
+    uint64_t newest = 0;
+    bool clean = false;
 
-    for (uint32_t i = 0; i < w->device_count; i++)
-        if (read_super(w, i, &super) && super.events >= newest.events)
-            newest = super;
-    return newest.resync_offset == MD_OFFSET_NONE;
+    for (uint32_t i = 0; i < w->device_count; i++) {
+        if (!read_super(w, i, &super) || super.events < newest)
+            continue;
+        clean = super.resync_offset == MD_OFFSET_NONE || (clean && super.events == newest);
+        newest = super.events;
+    }
+    return clean;
 }
 
 /* Left alone it is complete, as far as there are spares, and says of itself that it is clean. */

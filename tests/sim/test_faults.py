@@ -133,14 +133,17 @@ def seeds_until_found(driver, first):
 
 
 def fails(fault, made):
-    """Whether the test that is named does."""
+    """Whether the test that is named does, or never ends."""
     command = [made]
     environment = dict(os.environ)
     if fault.program.endswith(".py"):
         command = [sys.executable, str(runner.SOURCE / fault.program)]
         environment["BRAID"] = made
-    return subprocess.run(command, env=environment, stdout=subprocess.DEVNULL,
-                          stderr=subprocess.DEVNULL, timeout=SECONDS).returncode != 0
+    try:
+        return subprocess.run(command, env=environment, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL, timeout=SECONDS).returncode != 0
+    except subprocess.TimeoutExpired:
+        return True
 
 
 class Search:

@@ -465,7 +465,7 @@ static void find_supers(struct world *w)
         struct engine_super *super = &room.supers[i];
         const uint64_t sector = world_super_sector(w, i);
         struct braid_error error;
-        super->present = super->starts_rebuild = false;
+        super->present = super->behind = false;
         device->torn = false;
         if (device->away)
             continue;
@@ -546,11 +546,15 @@ static void prepare_supers(struct world *w)
         room.supers[i].present = up_to_date(room.members[m].state);
         room.supers[i].block_bytes = w->seed % 3 == 0 ? 4096 : SECTOR_BYTES;
         room.supers[i].super = room.found[i];
-        room.supers[i].events = room.found[i].events;
         if (room.supers[i].present)
             list[count++] = &room.supers[i].super;
     }
     md_agree(list, count, newest);
+    for (uint32_t i = 0; i < w->device_count; i++) {
+        room.supers[i].agreed = room.supers[i].super;
+        room.supers[i].behind =
+            room.supers[i].present && !md_says_the_same(&room.supers[i].super, &room.found[i]);
+    }
     for (uint32_t number = 0; number < newest->role_count; number++) {
         const uint32_t role = md_role(newest, number);
         bool present = role >= newest->raid_disks;
@@ -570,7 +574,8 @@ static void seat(struct world *w, uint32_t slot, uint32_t spare)
     w->devices[spare].belief = DEVICE_REBUILDING;
     w->devices[spare].in_sync_sectors = 0;
     md_note_recovery(&room.supers[spare].super, 0);
-    room.supers[spare].starts_rebuild = true;
+    md_note_recovery(&room.supers[spare].agreed, 0);
+    room.supers[spare].behind = true;
     world_say(w, "device %u is to be rebuilt in slot %u", spare, slot);
 }
 

@@ -94,8 +94,7 @@ static void make_array(void)
         fds[i] = memfd_create("member", MFD_CLOEXEC);
         if (fds[i] < 0 || ftruncate(fds[i], MEMBER_SECTORS * 512) < 0)
             abort();
-        supers[i] = (struct engine_super){
-            .present = true, .super = made[i], .events = made[i].events, .block_bytes = 512};
+        supers[i] = (struct engine_super){.present = true, .super = made[i], .block_bytes = 512};
         md_super_encode(&made[i], supers[i].bytes);
         data_offset_bytes[i] = made[i].data_offset_sectors * 512;
     }

@@ -229,6 +229,37 @@ TEST(a_spare_that_does_not_know_its_slot)
     CHECK_EQ(members[4].state, MD_MEMBER_STALE);
 }
 
+/* v1: a spare that wasn't there when another joined has its number, and a crash left both with as many
+ * events.  Only one of them is meant; which one, nobody can tell as long as both are spares. */
+TEST(two_spares_with_one_number)
+{
+    for (uint32_t first = 0; first < 2; first++) {
+        reset();
+        supers[3].device_number = 4;
+        supers[3].roles[4] = supers[4].roles[4] = MD_ROLE_SPARE;
+        set_role(0, MEMBERS, 3, MD_ROLE_FAULTY);
+        const struct md_assembly_member other = members[3];
+        if (first == 1) {
+            members[3] = members[4];
+            members[4] = other;
+        }
+        CHECK_EQ(assemble(MEMBERS), 0);
+        CHECK_EQ(members[3].state, MD_MEMBER_SPARE);
+        CHECK_EQ(members[4].state, MD_MEMBER_STALE);
+    }
+
+    /* The one that was given a slot, and says so, is meant. */
+    reset();
+    supers[3].device_number = 4;
+    set_role(0, MEMBERS, 3, MD_ROLE_FAULTY);
+    set_role(0, 4, 4, 3);
+    supers[3].recovery_offset = 0;
+    CHECK_EQ(assemble(MEMBERS), 0);
+    CHECK_EQ(members[3].state, MD_MEMBER_REBUILDING);
+    CHECK_EQ(members[3].slot, 3);
+    CHECK_EQ(members[4].state, MD_MEMBER_STALE);
+}
+
 TEST(two_members_in_one_slot)
 {
     reset();
@@ -278,5 +309,5 @@ TEST(what_is_not_supported_is_named)
 TEST_MAIN(RUN(all_fresh) RUN(events_against_roles) RUN(any_order) RUN(spares_may_be_old)
               RUN(rebuilding_and_replacing) RUN(missing_members) RUN(foreign_members_are_named)
                   RUN(the_same_member_twice) RUN(a_number_that_was_taken_over)
-                      RUN(a_spare_that_does_not_know_its_slot) RUN(two_members_in_one_slot)
-                          RUN(what_is_not_supported_is_named))
+                      RUN(a_spare_that_does_not_know_its_slot) RUN(two_spares_with_one_number)
+                          RUN(two_members_in_one_slot) RUN(what_is_not_supported_is_named))

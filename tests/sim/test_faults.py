@@ -167,6 +167,22 @@ class Search:
         return f"after {fault.skipped + self.seeds} seeds{left_out}, {self.seconds:.1f} s"
 
 
+def check_replay(fault, first):
+    """A seed that fails does so again, to the byte; and with the steps that --shrink leaves of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = build(fault, folder)
+        seed = str(first - 1 + seeds_until_found(made, first))
+        once = runner.run(made, "--seed", seed, "-v")
+        again = runner.run(made, "--seed", seed, "-v")
+        tap.equal((once.code, again.code), (1, 1), "exit codes")
+        tap.equal(once.out == again.out, True, "twice the same")
+        text = runner.run(made, "--shrink", seed).out.decode()
+        sizes = re.search(r"(\d+) of (\d+) steps are enough", text)
+        tap.equal(int(sizes.group(1)) < int(sizes.group(2)), True, f"fewer steps: {sizes.group(0)}")
+        script = re.search(r"--script '([^']*)'", text).group(1)
+        tap.equal(runner.run(made, "--seed", seed, "--script", script).code, 1, "the script fails")
+
+
 def main():
     first = int(os.environ.get("BRAID_SEED") or 1)  # the same ones: how soon differs by much
     tap.say(f"seeds from {first} on")
@@ -180,6 +196,9 @@ def main():
                 tap.equal(search.found, True, "found")
                 tap.say(search.describe(fault))
                 points += fault.worth
+    if faults[0].by_driver:
+        with tap.case(f"a seed that finds {faults[0].name} repeats, and shrinks"):
+            check_replay(faults[0], first)
     most = sum(fault.worth for fault in faults)
     tap.say(f"{points:g} of {most:g} points, for {len(faults)} faults")
     tap.done()

@@ -96,7 +96,7 @@ def compile_fault(fault, folder):
     for option, value in (("-o", planted), ("-MF", planted + ".d"), ("-c", source)):
         words[words.index(option) + 1] = value
     words.insert(1, f"-I{runner.SOURCE / os.path.dirname(fault.path)}")
-    subprocess.run(words + ["-w"], cwd=BUILD, check=True)
+    subprocess.run(words + ["-w", "-O1"], cwd=BUILD, check=True)
     return planted
 
 
@@ -171,7 +171,7 @@ def check_replay(fault, first):
     """A seed that fails does so again, to the byte; and with the steps that --shrink leaves of it."""
     with tempfile.TemporaryDirectory() as folder:
         made = build(fault, folder)
-        seed = str(first - 1 + seeds_until_found(made, first))
+        seed = str(first + fault.skipped - 1 + seeds_until_found(made, first + fault.skipped))
         once = runner.run(made, "--seed", seed, "-v")
         again = runner.run(made, "--seed", seed, "-v")
         tap.equal((once.code, again.code), (1, 1), "exit codes")

@@ -3,7 +3,7 @@
  *
  *      submit()                    io_run()                                      kernel
  *
- *      memory, cached ---> plain ------ run_plain(): preadv2() and the like
+ *      memory, cached ---> plain ------ ring_run_plain(): preadv2() and the like
  *                            |  not in the page cache
  *                            v
  *      others -----------> waiting ---- begin() ---> transfer, cut into ops ---> issue()
@@ -51,23 +51,10 @@
 #include "io/io_ring_internal.h"
 #include "util/checked.h"
 
-#define PLAIN_TURN   32          /* plain calls before completions and timers have their turn */
-#define PLAIN_WINDOW 64          /* buffers of one plain call */
-#define LOOK_BYTES   (128 << 10) /* plain writes to a file before it is looked at again */
-#define REAP_BATCH   32
-#define AGAIN_MAX    16 /* an op that is taken back that often has failed */
-#define RETRY_NS     1000000
-#define PAGE_BYTES   UINT64_C(4096) /* of the page cache, and at least a block */
-
-static struct io_request *request_of(struct list_node *node)
-{
-    return CONTAINER_OF(node, struct io_request, link);
-}
-
-static struct ring_member *member_of(struct ring *ring, const struct io_request *request)
-{
-    return &ring->members[request->member];
-}
+#define REAP_BATCH 32
+#define AGAIN_MAX  16 /* an op that is taken back that often has failed */
+#define RETRY_NS   1000000
+#define PAGE_BYTES UINT64_C(4096) /* of the page cache, and at least a block */
 
 /* ---- to the kernel ---- */
 
@@ -86,14 +73,9 @@ static uint64_t block_mask(const struct ring_member *member)
     return (uint64_t)member->facts.direct_align_bytes - 1;
 }
 
-static bool has_direct(const struct ring_member *member)
-{
-    return member->facts.direct_fd >= 0;
-}
-
 static bool writes_direct(const struct ring_member *member, const struct ring_op *op)
 {
-    return has_direct(member) &&
+    return ring_has_direct(member) &&
            ((op->offset_bytes | op->bytes | (uintptr_t)op->memory) & block_mask(member)) == 0;
 }
 
@@ -118,7 +100,7 @@ static void aim(const struct ring *ring, struct ring_op *op, struct io_uring_sqe
 static void issue_read(struct ring *ring, struct ring_op *op)
 {
     const struct ring_member *member = &ring->members[op->member];
-    const bool direct = has_direct(member);
+    const bool direct = ring_has_direct(member);
     const uint64_t mask = direct ? block_mask(member) : 0;
     struct io_uring_sqe *sqe = next_sqe(ring);
 
@@ -139,7 +121,7 @@ static void issue_write(struct ring *ring, struct ring_op *op)
     const struct ring_member *member = &ring->members[op->member];
     const bool direct = writes_direct(member, op);
     const bool durable =
-        (op->transfer->request->fua && !op->sync_after) || (has_direct(member) && !direct);
+        (op->transfer->request->fua && !op->sync_after) || (ring_has_direct(member) && !direct);
     const uint32_t bytes = (uint32_t)op->bytes;
     struct io_uring_sqe *sqe = next_sqe(ring);
 
@@ -160,7 +142,7 @@ static void issue_sync(struct ring *ring, struct ring_op *op)
 {
     struct io_uring_sqe *sqe;
 
-    if (has_direct(&ring->members[op->member])) {
+    if (ring_has_direct(&ring->members[op->member])) {
         sqe = next_sqe(ring);
         io_uring_prep_sync_file_range(sqe, 0, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE);
         aim(ring, op, sqe, false);
@@ -327,7 +309,7 @@ static uint64_t next_bytes(const struct ring *ring, const struct ring_transfer *
     const uint64_t bytes = MIN(transfer->left_bytes, (uint64_t)RING_BUFFER_BYTES);
     const uint64_t in_page = transfer->offset_bytes % PAGE_BYTES;
 
-    if (transfer->request->kind == IO_READ && has_direct(member))
+    if (transfer->request->kind == IO_READ && ring_has_direct(member))
         return MIN(bytes, RING_BUFFER_BYTES - (transfer->offset_bytes & block_mask(member)));
     if (!transfer->one_by_one)
         return bytes;
@@ -407,7 +389,7 @@ static void issue_unissued(struct ring *ring)
  * the same time, both might need the same pages of the cache. */
 static bool needs_care(const struct ring_member *member, const struct ring_transfer *transfer)
 {
-    return has_direct(member) && transfer->request->kind != IO_READ &&
+    return ring_has_direct(member) && transfer->request->kind != IO_READ &&
            ((transfer->offset_bytes | transfer->left_bytes) & block_mask(member)) != 0;
 }
 
@@ -446,10 +428,11 @@ static struct ring_transfer *begin(struct ring *ring, struct io_request *request
     *transfer = (struct ring_transfer){
         .request = request,
         .cursor = {.iov = request->iov},
-        .offset_bytes = member_of(ring, request)->offset_bytes + request->offset_bytes + done_bytes,
+        .offset_bytes =
+            ring_member_of(ring, request)->offset_bytes + request->offset_bytes + done_bytes,
         .left_bytes = io_request_bytes(request) - done_bytes,
     };
-    transfer->one_by_one = needs_care(member_of(ring, request), transfer);
+    transfer->one_by_one = needs_care(ring_member_of(ring, request), transfer);
     if (request->kind == IO_READ)
         io_cursor_skip(&transfer->cursor, done_bytes);
     return transfer;
@@ -458,7 +441,7 @@ static struct ring_transfer *begin(struct ring *ring, struct io_request *request
 /* Whether the head of those that wait can begin: with what it needs, and a look before it. */
 static bool may_begin(const struct ring *ring)
 {
-    const struct io_request *request = request_of(ring->waiting.next);
+    const struct io_request *request = ring_request(ring->waiting.next);
     const bool data = needs_buffer(request) || ring->members[request->member].facts.remote;
 
     return !list_empty(&ring->idle_transfers) &&
@@ -467,8 +450,8 @@ static bool may_begin(const struct ring *ring)
 
 static void begin_first(struct ring *ring, uint64_t now_ns)
 {
-    struct io_request *request = request_of(ring->waiting.next);
-    struct ring_member *member = member_of(ring, request);
+    struct io_request *request = ring_request(ring->waiting.next);
+    struct ring_member *member = ring_member_of(ring, request);
     const uint64_t done_bytes = (uint64_t)(uintptr_t)request->backend;
 
     list_remove(&request->link);
@@ -505,7 +488,7 @@ static int ended(struct ring *ring, const struct ring_op *op)
  * direct member that is to be on the disk when it is done, see issue_sync(). */
 static bool half_in_cache(const struct ring_member *member, const struct ring_op *op)
 {
-    return has_direct(member) && (op->offset_bytes | op->bytes) % PAGE_BYTES != 0;
+    return ring_has_direct(member) && (op->offset_bytes | op->bytes) % PAGE_BYTES != 0;
 }
 
 static int go_on_to_sync(struct ring *ring, struct ring_op *op)
@@ -559,7 +542,7 @@ static bool is_false_alarm(const struct ring *ring, struct ring_op *op, int resu
 {
     const struct ring_member *member = &ring->members[op->member];
 
-    if (result != -EIO || op->kind != RING_OP_WRITE || !has_direct(member) || op->sync_after)
+    if (result != -EIO || op->kind != RING_OP_WRITE || !ring_has_direct(member) || op->sync_after)
         return false;
     op->sync_after = writes_direct(member, op);
     return true;
@@ -645,236 +628,16 @@ static void reap(struct ring *ring)
     } while (count == REAP_BATCH);
 }
 
-/* ---- plain calls ---- */
-
-/* Past the page cache if all buffers allow it. */
-static int choose_plain_fd(const struct ring_member *member, uint64_t offset_bytes,
-                           const struct iovec *iov, uint32_t count)
-{
-    const uint64_t mask = (uint64_t)member->facts.direct_align_bytes - 1;
-    uint64_t all = offset_bytes;
-
-    if (member->facts.direct_fd < 0)
-        return member->fd;
-    for (uint32_t i = 0; i < count; i++)
-        all |= (uintptr_t)iov[i].iov_base | iov[i].iov_len;
-    return (all & mask) == 0 ? member->facts.direct_fd : member->fd;
-}
-
-static ssize_t read_once(int fd, const struct iovec *iov, uint32_t count, uint64_t offset_bytes,
-                         int flags)
-{
-    if (count == 1 && flags == 0)
-        return pread(fd, iov->iov_base, iov->iov_len, (off_t)offset_bytes);
-    return preadv2(fd, iov, (int)count, (off_t)offset_bytes, flags);
-}
-
-static ssize_t write_once(int fd, const struct iovec *iov, uint32_t count, uint64_t offset_bytes,
-                          int flags)
-{
-    if (count == 1 && flags == 0)
-        return pwrite(fd, iov->iov_base, iov->iov_len, (off_t)offset_bytes);
-    return pwritev2(fd, iov, (int)count, (off_t)offset_bytes, flags);
-}
-
-/* As io_call_fits(), of a file in memory.  For small writes of the same turn one look does, if there is
- * another after the last of them: judge_turn() sees to that. */
-static int fits_plainly(struct ring_member *member, uint64_t offset_bytes, uint64_t bytes)
-{
-    struct ring_turn *turn = &member->turn;
-    const bool judged = member->watch.path != NULL && !member->watch.behind_loop;
-
-    if (!judged || turn->unlooked_bytes < bytes) {
-        turn->size_bytes = io_call_size(member->fd);
-        turn->unlooked_bytes = LOOK_BYTES;
-    } else {
-        turn->look_after = true;
-    }
-    turn->unlooked_bytes -= MIN(bytes, turn->unlooked_bytes);
-    if (turn->size_bytes < 0)
-        return (int)turn->size_bytes;
-    return checked_inside(offset_bytes, bytes, (uint64_t)turn->size_bytes) ? 0 : -ENXIO;
-}
-
-/* Read or write all of a request, or up to where it would have to wait (RWF_NOWAIT).  *done_bytes
- * is how far it came. */
-static int transfer_plainly(struct ring_member *member, const struct io_request *request, int flags,
-                            uint64_t *done_bytes)
-{
-    const uint64_t total_bytes = io_request_bytes(request);
-    struct io_cursor cursor = {.iov = request->iov};
-
-    *done_bytes = 0;
-    while (*done_bytes < total_bytes) {
-        const uint64_t left_bytes = total_bytes - *done_bytes;
-        const uint64_t offset_bytes = member->offset_bytes + request->offset_bytes + *done_bytes;
-        struct iovec iov[PLAIN_WINDOW];
-        const uint32_t count = io_cursor_window(&cursor, left_bytes, iov, PLAIN_WINDOW);
-        const int fd = choose_plain_fd(member, offset_bytes, iov, count);
-        ssize_t moved;
-
-        if (request->kind == IO_READ) {
-            moved = read_once(fd, iov, count, offset_bytes, flags);
-        } else {
-            const int fits =
-                member->facts.regular ? fits_plainly(member, offset_bytes, left_bytes) : 0;
-            if (fits < 0)
-                return fits;
-            moved = write_once(fd, iov, count, offset_bytes, flags);
-        }
-        if (moved < 0 && errno == EINTR)
-            continue;
-        if (moved < 0)
-            return -errno;
-        if (moved == 0)
-            return request->kind == IO_READ ? -ENXIO : -EIO;
-        *done_bytes += (uint64_t)moved;
-        io_cursor_skip(&cursor, (uint64_t)moved);
-    }
-    return 0;
-}
-
-static int write_zeros_plainly(const struct ring *ring, struct ring_member *member,
-                               const struct io_request *request)
-{
-    const struct iovec zeros = {.iov_base = ring->memory + RING_DATA_OPS * RING_BUFFER_BYTES,
-                                .iov_len = RING_BUFFER_BYTES};
-    struct iovec iov = zeros;
-    struct io_request write = {.kind = IO_WRITE, .iov = &iov, .iov_count = 1};
-    int result = 0;
-
-    for (uint64_t done = 0; done < request->zero_bytes && result == 0; done += iov.iov_len) {
-        uint64_t written;
-        iov.iov_len = (size_t)MIN((uint64_t)RING_BUFFER_BYTES, request->zero_bytes - done);
-        write.offset_bytes = request->offset_bytes + done;
-        result = transfer_plainly(member, &write, 0, &written);
-    }
-    return result;
-}
-
-static int zero_plainly(const struct ring *ring, struct ring_member *member,
-                        const struct io_request *request)
-{
-    const uint64_t offset_bytes = member->offset_bytes + request->offset_bytes;
-    const int fits = io_call_fits(member->fd, offset_bytes, request->zero_bytes, false);
-
-    if (fits < 0)
-        return fits;
-    const int result = io_call_zero(member->fd, offset_bytes, request->zero_bytes);
-    return io_call_is_unsupported(result) ? write_zeros_plainly(ring, member, request) : result;
-}
-
-static int write_plainly(struct ring_member *member, const struct io_request *request)
-{
-    const int flags = request->fua ? RWF_DSYNC : 0;
-    uint64_t done_bytes;
-    const int result = transfer_plainly(member, request, flags, &done_bytes);
-
-    if (result == -EIO && has_direct(member)) /* see is_false_alarm() */
-        return transfer_plainly(member, request, flags, &done_bytes);
-    return result;
-}
-
-static int sync_plainly(const struct ring_member *member)
-{
-    if (has_direct(member)) /* see issue_sync() */
-        (void)sync_file_range(member->fd, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE);
-    return io_call_sync(member->fd);
-}
-
-static int carry_out_plainly(const struct ring *ring, struct ring_member *member,
-                             const struct io_request *request)
-{
-    uint64_t done_bytes;
-
-    switch (request->kind) {
-    case IO_READ:
-        return transfer_plainly(member, request, 0, &done_bytes);
-    case IO_WRITE:
-        return write_plainly(member, request);
-    case IO_FLUSH:
-        return sync_plainly(member);
-    case IO_ZERO:
-        return zero_plainly(ring, member, request);
-    }
-    return -EINVAL;
-}
-
-/* By deadline: from the back, since a later request mostly has a later one. */
-static void enqueue(struct ring *ring, struct io_request *request, uint64_t done_bytes)
+/* From the back, since a later request mostly has a later deadline. */
+void ring_enqueue(struct ring *ring, struct io_request *request, uint64_t done_bytes)
 {
     struct list_node *last = ring->waiting.prev;
 
     request->backend = (void *)(uintptr_t)done_bytes;
-    while (last != &ring->waiting && request_of(last)->deadline_ns > request->deadline_ns)
+    while (last != &ring->waiting && ring_request(last)->deadline_ns > request->deadline_ns)
         last = last->prev;
     list_insert_before(last->next, &request->link);
     ring->next_deadline_ns = MIN(ring->next_deadline_ns, request->deadline_ns);
-}
-
-/* What the page cache has is read; the rest is left to the kernel. */
-static void try_cached(struct ring *ring, struct ring_member *member, struct io_request *request,
-                       struct list_node *over)
-{
-    uint64_t done_bytes;
-    const int result = transfer_plainly(member, request, RWF_NOWAIT, &done_bytes);
-
-    if (result == -EOPNOTSUPP)
-        member->nowait = false;
-    if (result == 0)
-        io_finish(over, request, 0);
-    else /* also errors: the kernel will say again what the matter is */
-        enqueue(ring, request, done_bytes);
-}
-
-/* What was carried out in a turn counts if its files are as long as they have to be, now: for what was read
- * see io_watch_judge(), for what was written fits_plainly().  One look at each file does for all, since it
- * comes after the last of them; it costs a third of a read of 4 KiB. */
-static void judge_turn(struct ring *ring, struct list_node *over)
-{
-    while (!list_empty(over)) {
-        struct io_request *request = request_of(over->next);
-        struct ring_member *member = member_of(ring, request);
-        const int result = (int)(intptr_t)request->backend;
-
-        list_remove(&request->link);
-        if (member->turn.look_after)
-            member->turn.finding = io_watch_judge(&member->watch, member->fd, 0);
-        member->turn.look_after = false;
-        io_finish(&ring->finished, request,
-                  member->turn.finding < 0 ? member->turn.finding : result);
-    }
-}
-
-static void enter_turn(struct ring *ring, struct ring_member *member)
-{
-    if (member->turn.number != ring->turn)
-        member->turn = (struct ring_turn){.number = ring->turn};
-}
-
-static void run_plain(struct ring *ring, uint64_t now_ns)
-{
-    struct list_node over;
-
-    list_init(&over);
-    ring->turn++;
-    for (uint32_t i = 0; i < PLAIN_TURN && !list_empty(&ring->plain); i++) {
-        struct io_request *request = request_of(ring->plain.next);
-        struct ring_member *member = member_of(ring, request);
-        const int found = io_watch_look(&member->watch, now_ns, request->fua);
-
-        list_remove(&request->link);
-        enter_turn(ring, member);
-        if (request->kind == IO_READ)
-            member->turn.look_after = true;
-        if (found < 0)
-            io_finish(&ring->finished, request, found);
-        else if (member->facts.class != IO_CLASS_MEMORY)
-            try_cached(ring, member, request, &over);
-        else
-            io_finish(&over, request, carry_out_plainly(ring, member, request));
-    }
-    judge_turn(ring, &over);
 }
 
 /* ---- deadlines ---- */
@@ -898,7 +661,7 @@ static void expire(struct ring *ring, uint64_t now_ns)
         return;
     ring->next_deadline_ns = IO_NEVER;
     while (!list_empty(&ring->waiting)) {
-        struct io_request *request = request_of(ring->waiting.next);
+        struct io_request *request = ring_request(ring->waiting.next);
 
         if (request->deadline_ns > now_ns) {
             ring->next_deadline_ns = request->deadline_ns;
@@ -1004,7 +767,7 @@ static void work(struct ring *ring, uint64_t now_ns)
 {
     reap(ring);
     expire(ring, now_ns);
-    run_plain(ring, now_ns);
+    ring_run_plain(ring, now_ns);
     begin_waiting(ring, now_ns);
 }
 
@@ -1039,7 +802,7 @@ static void ring_submit(struct io *io, struct io_request *request)
     struct ring *ring = ring_of(io);
 
     assert(request->member < ring->member_count);
-    const struct ring_member *member = member_of(ring, request);
+    const struct ring_member *member = ring_member_of(ring, request);
     const uint64_t bytes = io_request_bytes(request);
 
     ring->outstanding++;
@@ -1051,7 +814,7 @@ static void ring_submit(struct io *io, struct io_request *request)
     else if (member->facts.class == IO_CLASS_MEMORY || (member->nowait && request->kind == IO_READ))
         list_append(&ring->plain, &request->link);
     else
-        enqueue(ring, request, 0);
+        ring_enqueue(ring, request, 0);
 }
 
 /* liburing 2.3 declares a function for this and doesn't export it. */

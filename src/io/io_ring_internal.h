@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* io_ring_internal.h - what a ring consists of: io_ring_open.c makes it and takes it down,
- * io_ring.c runs it. */
+ * io_ring.c runs it, io_ring_plain.c does what needs no ring. */
 #ifndef IO_IO_RING_INTERNAL_H
 #define IO_IO_RING_INTERNAL_H
 
@@ -119,6 +119,27 @@ static inline struct ring *ring_of(struct io *io)
 {
     return CONTAINER_OF(io, struct ring, io);
 }
+
+static inline struct io_request *ring_request(struct list_node *node)
+{
+    return CONTAINER_OF(node, struct io_request, link);
+}
+
+static inline struct ring_member *ring_member_of(struct ring *ring,
+                                                 const struct io_request *request)
+{
+    return &ring->members[request->member];
+}
+
+static inline bool ring_has_direct(const struct ring_member *member)
+{
+    return member->facts.direct_fd >= 0;
+}
+
+/* Let the kernel do what is left of a request from done_bytes on, in the order of deadlines. */
+void ring_enqueue(struct ring *ring, struct io_request *request, uint64_t done_bytes);
+/* A turn of plain calls: what they can't answer is enqueued. */
+void ring_run_plain(struct ring *ring, uint64_t now_ns);
 
 /* Open the ring and what belongs to it over extents[ring->member_count]; all else in *ring is set.
  * Returns 0 or a negative errno; ring_close() in any case. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* md_assemble.c - which member is what in an array, from their superblocks alone.
  *
- * The superblock with the highest event count speaks for the array, and its role table
- * for all members.  md raises the count by one when it notes a failure, and takes a
+ * The superblock with the highest event count speaks for the array (of several the one that says
+ * less of it is in sync), and its role table for all members.  md raises the count by one when it notes a failure, and takes a
  * member that is one behind as fresh: so the table, not the count, tells a member that
  * was thrown out from one that merely missed the last update.
  *
@@ -118,6 +118,18 @@ static bool is_unused(const struct md_super *newest, uint32_t number)
 static bool knows_its_slot(const struct md_super *super)
 {
     return md_role(super, super->device_number) < super->raid_disks;
+}
+
+/* Who wasn't there may have taken an update that the power kept from the others: with their next one
+ * they are as new, and don't say the same.  What isn't in sync there mustn't be taken as such; and a
+ * spare has seen least. */
+static bool counts_more(const struct md_super *super, const struct md_super *other)
+{
+    if (super->events != other->events)
+        return super->events > other->events;
+    if (super->resync_offset != other->resync_offset)
+        return super->resync_offset < other->resync_offset;
+    return knows_its_slot(super) && !knows_its_slot(other);
 }
 
 static void judge(const struct md_super *newest, struct md_assembly_member *member)
@@ -242,7 +254,7 @@ int md_assemble(struct md_assembly_member *members, uint32_t count, struct md_as
     memset(out, 0, sizeof *out);
     out->newest = members[0].super;
     for (uint32_t i = 1; i < count; i++)
-        if (members[i].super->events > out->newest->events)
+        if (counts_more(members[i].super, out->newest))
             out->newest = members[i].super;
     for (uint32_t slot = 0; slot < MD_ROLES_MAX; slot++) {
         out->slot_member[slot] = MD_MEMBER_NONE;

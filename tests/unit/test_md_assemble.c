@@ -260,6 +260,28 @@ TEST(two_spares_with_one_number)
     CHECK_EQ(members[4].state, MD_MEMBER_STALE);
 }
 
+/* As many events, and not the same: a spare that wasn't there has got the last "clean", the others have
+ * been written to since. */
+TEST(of_the_newest_the_most_careful_counts)
+{
+    for (uint32_t place = 0; place < MEMBERS; place++) {
+        reset();
+        for (uint32_t i = 0; i < DISKS; i++)
+            supers[i].resync_offset = 0;
+        const struct md_assembly_member spare = members[4];
+        members[4] = members[place];
+        members[place] = spare;
+        CHECK_EQ(assemble(MEMBERS), 0);
+        CHECK_EQ(assembly.newest->resync_offset, 0);
+
+        /* Of two that say the same of that, the one that has a slot. */
+        for (uint32_t i = 0; i < DISKS; i++)
+            supers[i].resync_offset = MD_OFFSET_NONE;
+        CHECK_EQ(assemble(MEMBERS), 0);
+        CHECK(assembly.newest != &supers[4]);
+    }
+}
+
 TEST(two_members_in_one_slot)
 {
     reset();
@@ -310,4 +332,5 @@ TEST_MAIN(RUN(all_fresh) RUN(events_against_roles) RUN(any_order) RUN(spares_may
               RUN(rebuilding_and_replacing) RUN(missing_members) RUN(foreign_members_are_named)
                   RUN(the_same_member_twice) RUN(a_number_that_was_taken_over)
                       RUN(a_spare_that_does_not_know_its_slot) RUN(two_spares_with_one_number)
-                          RUN(two_members_in_one_slot) RUN(what_is_not_supported_is_named))
+                          RUN(of_the_newest_the_most_careful_counts) RUN(two_members_in_one_slot)
+                              RUN(what_is_not_supported_is_named))

@@ -476,6 +476,17 @@ static void judge_redundancy(struct braid_array *array)
                      geometry_redundancy(array->geometry));
 }
 
+enum plan_missing array_missing(const struct braid_array *array)
+{
+    bool missing[GEOMETRY_SLOTS_MAX];
+
+    if (array->geometry == NULL) /* nobody can find anything then */
+        return PLAN_MISSING_TOO_MUCH;
+    for (uint32_t slot = 0; slot < array->geometry->slot_count; slot++)
+        missing[slot] = !array_slot_in_sync(array, slot);
+    return plan_missing(array->geometry, missing);
+}
+
 /* D6: say what may be wrong before any of it is returned. */
 static void judge_doubt(struct braid_array *array)
 {
@@ -486,7 +497,7 @@ static void judge_doubt(struct braid_array *array)
     uint64_t sectors = 0;
 
     if (!parity || array->untrusted.count == 0 || array->geometry == NULL ||
-        array_degraded(array) == 0)
+        array_missing(array) <= PLAN_MISSING_PARITY)
         return;
     for (uint32_t i = 0; i < array->untrusted.count; i++) {
         const struct range *range = &array->untrusted.ranges[i];

@@ -176,23 +176,12 @@ static bool is_read_only(const struct braid_array *array)
     return array_check_writable(array, NULL) < 0;
 }
 
-static enum plan_missing what_is_missing(const struct braid_array *array)
-{
-    bool missing[GEOMETRY_SLOTS_MAX];
-
-    if (array->geometry == NULL) /* nobody can find anything then */
-        return PLAN_MISSING_TOO_MUCH;
-    for (uint32_t slot = 0; slot < array->geometry->slot_count; slot++)
-        missing[slot] = !array_slot_in_sync(array, slot);
-    return plan_missing(array->geometry, missing);
-}
-
 /* What a crash from now on would do. */
 static json_t *after_crash(const struct braid_array *array)
 {
     const struct plan_mode mode = {
         .level = array->shape.level,
-        .missing = what_is_missing(array),
+        .missing = array_missing(array),
         .log = array->assembly != NULL ? log_of(array->assembly->newest) : PLAN_LOG_NONE,
         .untrusted = array->untrusted.count > 0 && array->geometry != NULL &&
                      array->untrusted.ranges[0].start < array->geometry->member_sectors,

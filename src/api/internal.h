@@ -177,6 +177,7 @@ const struct md_super *array_member_super(const struct array_member *member); /*
 const char *array_member_name(const struct array_member *member);
 bool array_slot_in_sync(const struct braid_array *array, uint32_t slot);
 uint32_t array_degraded(const struct braid_array *array); /* slots without an in-sync member */
+enum plan_missing array_missing(const struct braid_array *array); /* what they take away */
 /* Whether it is up to date, and is written to when the array is. */
 bool array_member_takes_part(const struct array_member *member);
 void array_warn(const struct braid_array *array, const char *text);

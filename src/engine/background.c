@@ -2,7 +2,7 @@
 /* background.c - what lane 0 does besides its requests: superblocks, and the end of writing.
  *
  * An array that has been written to is marked clean when nothing was written for a while *and*
- * every member has been flushed since (D4).  A write that comes in between stops that. */
+ * every member has been flushed since (D4, C8).  A write that comes in between stops that. */
 #include <errno.h>
 
 #include "engine/shared.h"

@@ -4,9 +4,9 @@
  * A round takes what has changed up to its start, and writes it to every member that is left, with
  * the event count one higher.  The next round begins when all writes of this one are over.  So
  * those that took the newest superblock are at most one event ahead of those that didn't, and
- * any part of them assembles (D7).
+ * any part of them assembles (D7, C1).
  *
- * When the array is opened some members are written alone, at the events that the others have, and as
+ * When the array is opened some members are written alone (C2), at the events that the others have, and as
  * these have it:
  *
  *  - those that missed the last update: after another crash in the middle of a round they would be

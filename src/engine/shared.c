@@ -11,16 +11,16 @@
  * 3. What must be durable before a write may start or be acknowledged: the committer (commit.c)
  *    writes superblocks in rounds, and lanes wait for the number of a round.
  *
- * A failure needs two rounds that begin after it was noted: the superblocks of those left are
+ * A failure (C4) needs two rounds that begin after it was noted: the superblocks of those left are
  * then two events ahead of the one that the member may still have taken, and one is what md
  * tolerates.  In steps of one, since a crash in the middle of a step of two would leave the
  * members that had not taken it behind as stale (D5, D7).
  *
  * Who wasn't there when the array was opened may be one event ahead, if the power failed in the middle
  * of a round: it takes one more.  And it may say that the array is clean: nothing is written before
- * its superblock can't be the newest any more (D4).
+ * its superblock can't be the newest any more (D4, C3).
  *
- * A failure that is more than the level bears is not written down: all stays as it was at that
+ * A failure that is more than the level bears is not written down (C5): all stays as it was at that
  * time, and what was not acknowledged may be lost.  So an array whose cable came loose starts
  * again when it is back.  From then on no write is acknowledged that a member didn't take, though
  * it may be one of those that others still hold (RAID 10; below where a rebuild has come to). */

@@ -9,8 +9,8 @@
  *
  * While requests run: who writes to a window waits for it, or it for him.  What is in sync moves
  * on before the units are let go, so the next writer there already writes to the member that is
- * being rebuilt.  What superblocks say trails behind it, and behind a flush; so after a crash the
- * sweep goes on a little further back. */
+ * being rebuilt.  What superblocks say trails behind it, and behind a flush (C6, C7); so after a
+ * crash the sweep goes on a little further back. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -182,8 +182,8 @@ const char *plan_promise_text(enum plan_promise promise)
         return "the write hole is open, crash or not: what is lost of a member before the "
                "resync that is due has ended is in doubt; braid rebuild does it";
     case PROMISE_PARITY_MISSING:
-        return "nothing is in doubt while parity alone is missing, but the array is written to "
-               "with --force alone; rebuild it before you write on";
+        return "nothing is in doubt while parity alone is missing; rebuild it, for with another "
+               "member lost there would be, or more";
     case PROMISE_DEGRADED:
         return "the write hole is open: what has to be computed for missing members is in "
                "doubt, and the array is written to with --force alone; rebuild it before you "

@@ -84,7 +84,11 @@ with tap.case("level 6 with two missing"), own_array.of_level("6") as array:
 with tap.case("a member with parity alone"), own_array.of_level("4") as array:
     check("parity-missing", "nothing is in doubt", *array.members[:-1], code=3)
     crash(array.members)
-    check("parity-missing", "--force alone", *array.members[:-1], code=3)
+    check("parity-missing", "rebuild it", *array.members[:-1], code=3)
+    said = runner.braid("detail", *array.members[:-1])
+    tap.equal("IN DOUBT" in said.out.decode() + said.err, False, f"nothing is in doubt: {said}")
+    wrote = runner.braid("write", *array.members[:-1], input=b"x")
+    tap.equal(wrote.code, 0, f"written to without --force: {wrote}")
 with tap.case("a member with Q alone"), \
         own_array.of_level("6", "--layout", "left-symmetric-6") as array:
     check("parity-missing", "nothing is in doubt", *array.members[:-1], code=3)

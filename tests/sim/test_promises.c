@@ -96,7 +96,7 @@ static uint32_t draw_member(const struct world *w)
     return victim;
 }
 
-/* All members are there: nothing is in doubt, and --force isn't needed. */
+/* Nobody else is lost: nothing is in doubt, and --force isn't needed. */
 static void nothing_in_doubt(struct world *w)
 {
     const uint64_t before = tally.in_doubt + tally.unreadable;
@@ -120,12 +120,23 @@ static void nothing_open(struct world *w)
     leave();
 }
 
+static bool holds_data(const struct world *w, uint32_t slot)
+{
+    bool missing[GEOMETRY_SLOTS_MAX] = {false};
+
+    missing[slot] = true;
+    return plan_missing(&w->geometry, missing) == PLAN_MISSING_DATA;
+}
+
 /* One is lost with the power: what can't be trusted is named, and --force is needed if there is such. */
 static void doubt_is_named(struct world *w)
 {
-    split(w, draw_member(w));
+    const uint32_t victim = draw_member(w);
+
+    split(w, victim);
     CHECK(open_and_read(false));
-    CHECK_EQ(after.opening == OPEN_WRITABLE, after.untrusted_from >= after.geometry.member_sectors);
+    CHECK_EQ(after.opening == OPEN_WRITABLE,
+             after.untrusted_from >= after.geometry.member_sectors || !holds_data(w, victim));
     leave();
 }
 
@@ -155,18 +166,6 @@ static void missing_is_in_doubt(struct world *w)
     split(w, MD_MEMBER_NONE);
     CHECK(open_and_read(false));
     CHECK_EQ(after.opening == OPEN_WRITABLE, after.untrusted_from >= after.geometry.member_sectors);
-    leave();
-}
-
-/* Parity alone is missing: nothing is in doubt, though --force is needed. */
-static void parity_is_not_missed(struct world *w)
-{
-    const uint64_t before = tally.in_doubt + tally.unreadable;
-
-    split(w, MD_MEMBER_NONE);
-    CHECK(open_and_read(false));
-    CHECK_EQ(after.opening == OPEN_WRITABLE, after.untrusted_from >= after.geometry.member_sectors);
-    CHECK_EQ(tally.in_doubt + tally.unreadable, before);
     leave();
 }
 
@@ -257,7 +256,7 @@ static const struct row {
      LEVEL_RAID6,                             true,
      MD_MEMBER_NONE,                                    false,
      true,                                                            {nothing_in_doubt, doubt_is_named, resync_closes_it}},
-    {PROMISE_PARITY_MISSING,    LEVEL_RAID4,  false, 2, false, false, {parity_is_not_missed}                              },
+    {PROMISE_PARITY_MISSING,    LEVEL_RAID4,  false, 2, false, false, {nothing_in_doubt}                                  },
     {PROMISE_DEGRADED,          LEVEL_RAID4,  false, 1, false, true,  {missing_is_in_doubt}                               },
     {PROMISE_DEGRADED,          LEVEL_RAID5,  false, 1, false, true,  {missing_is_in_doubt}                               },
     {PROMISE_DEGRADED,          LEVEL_RAID6,  false, 1, false, true,  {missing_is_in_doubt}                               },

@@ -16,6 +16,7 @@
 #include "format/md_assemble.h"
 #include "format/md_create.h"
 #include "format/md_update.h"
+#include "plan/plan_promise.h"
 
 enum {
     START_SECTORS_V1 = 2048, /* where data starts in 1.1 and 1.2 */
@@ -594,13 +595,13 @@ static void seat_all(struct world *w)
     }
 }
 
-static uint32_t count_degraded(const struct world *w)
+static bool misses_data(const struct world *w)
 {
-    uint32_t count = 0;
+    bool missing[GEOMETRY_SLOTS_MAX];
 
     for (uint32_t slot = 0; slot < w->geometry.slot_count; slot++)
-        count += judge_slot_lost(w, slot, MD_MEMBER_NONE, false);
-    return count;
+        missing[slot] = judge_slot_lost(w, slot, MD_MEMBER_NONE, false);
+    return plan_missing(&w->geometry, missing) > PLAN_MISSING_PARITY;
 }
 
 /* D6: a degraded array with parity that wasn't stopped cleanly is written to with --force alone. */
@@ -610,8 +611,7 @@ static void decide_opening(struct world *w, bool force)
     if (!judge_survives(w)) {
         w->opening = w->parity || w->mirrors ? OPEN_READ_ONLY : OPEN_NOT;
         w->tally->not_startable++;
-    } else if (w->parity && count_degraded(w) > 0 &&
-               w->untrusted_from < w->geometry.member_sectors) {
+    } else if (w->parity && misses_data(w) && w->untrusted_from < w->geometry.member_sectors) {
         w->tally->degraded_dirty++;
         w->opening = force ? OPEN_WRITABLE : OPEN_READ_ONLY;
         w->tally->forced += force;

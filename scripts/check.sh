@@ -28,11 +28,11 @@ ninja -C build-sanitize >build-sanitize/ninja.log 2>&1 || {
 logs=()
 for suite in unit property fuzz; do
     stage "tests: $suite, sanitized"
-    BRAID_ARRAYS=40 meson test -C build-sanitize --no-rebuild --suite "$suite" --logbase "testlog-$suite" >/dev/null
+    BRAID_ARRAYS=20 meson test -C build-sanitize --no-rebuild --suite "$suite" --logbase "testlog-$suite" >/dev/null
     logs+=("build-sanitize/meson-logs/testlog-$suite.json")
 done
 stage "tests: sim, sanitized, some seeds"
-BRAID_SIM_SEEDS=1000 meson test -C build-sanitize --no-rebuild test_crash_0 test_crash_1 \
+BRAID_SIM_SEEDS=400 meson test -C build-sanitize --no-rebuild test_crash_0 test_crash_1 \
     --logbase testlog-sim >/dev/null
 logs+=("build-sanitize/meson-logs/testlog-sim.json")
 for suite in unit property sim golden cli serve interop tidy; do

@@ -159,6 +159,7 @@ static inline void model_start(struct model *m, const struct range_set *untruste
                 .ios = &m->io,
                 .lane_count = 1,
                 .kernels = &parity_isal,
+                .depth = 2, /* thousands of engines are made, and most of their memory is tasks */
                 .notice = model_notice,
                 .context = m,
             },

@@ -69,6 +69,7 @@ static void make_supers(void)
         md_super_encode(&super->super, super->bytes);
         super->super.events = EVENTS;
         super->agreed = super->super;
+        super->super.resync_offset = 0; /* what is new, and not to be known before the first round */
         a.members[i].length_bytes = (uint64_t)SECTORS * 512;
         a.members[i].bytes = calloc(SECTORS, 512);
         memcpy(a.members[i].bytes + supers[i].super_sector * 512, super->bytes, MD_SUPER_BYTES);
@@ -194,6 +195,7 @@ TEST(a_failure_too_many_leaves_no_trace)
     CHECK_EQ(members[2].state, MD_MEMBER_IN_SYNC);
     CHECK_EQ(members[REPLACEMENT].state, MD_MEMBER_REPLACEMENT);
     CHECK_EQ(members[REPLACEMENT].super->events, EVENTS);
+    CHECK_EQ(members[REPLACEMENT].super->resync_offset, MD_OFFSET_NONE);
     CHECK_EQ(assembly.degraded, 0);
     close_array();
 }

@@ -69,7 +69,8 @@ static void make_supers(void)
         md_super_encode(&super->super, super->bytes);
         super->super.events = EVENTS;
         super->agreed = super->super;
-        super->super.resync_offset = 0; /* what is new, and not to be known before the first round */
+        /* What is new, and not to be known before the first round. */
+        super->super.resync_offset = 0;
         a.members[i].length_bytes = (uint64_t)SECTORS * 512;
         a.members[i].bytes = calloc(SECTORS, 512);
         memcpy(a.members[i].bytes + supers[i].super_sector * 512, super->bytes, MD_SUPER_BYTES);

@@ -58,11 +58,6 @@ bool committer_busy(const struct committer *committer)
     return committer->busy;
 }
 
-bool committer_uneven(const struct committer *committer)
-{
-    return committer->uneven;
-}
-
 static uint64_t time_s(const struct engine_options *options)
 {
     return options->time_s != NULL ? options->time_s(options->context) : (uint64_t)time(NULL);
@@ -283,6 +278,8 @@ int committer_create(struct engine *engine, struct committer **out)
             return -ENOMEM;
         memcpy(member->written, given->bytes, MD_SUPER_BYTES);
     }
+    if (committer->uneven)
+        lane_kick(&engine->lanes[0]);
     return 0;
 }
 

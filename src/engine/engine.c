@@ -132,8 +132,6 @@ int engine_create(const struct engine_options *options, struct engine **out)
     }
     if (engine->shared.durable && committer_create(engine, &engine->committer) < 0)
         goto fail;
-    if (engine->committer != NULL && committer_uneven(engine->committer))
-        lane_kick(&engine->lanes[0]);
     *out = engine;
     return 0;
 

@@ -87,8 +87,6 @@ int committer_create(struct engine *engine, struct committer **out);
 void committer_destroy(struct committer *committer);
 void committer_poll(struct committer *committer);
 bool committer_busy(const struct committer *committer);
-/* Whether there is something to write before anything has happened. */
-bool committer_uneven(const struct committer *committer);
 void background_init(struct engine *engine);
 void background_poll(struct lane *lane);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* md_assemble.c - which member is what in an array, from their superblocks alone.
  *
- * The superblock with the highest event count speaks for the array (of several the one that says
- * less of it is in sync), and its role table for all members.  md raises the count by one when it notes a failure, and takes a
- * member that is one behind as fresh: so the table, not the count, tells a member that
- * was thrown out from one that merely missed the last update.
+ * The superblock with the highest event count speaks for the array (of several the one that
+ * says less of it is in sync), and its role table for all members.  md raises the count by one
+ * when it notes a failure, and takes a member that is one behind as fresh: so the table, not the
+ * count, tells a member that was thrown out from one that merely missed the last update.
  *
  * Source: md(4); mdadm(8) "ASSEMBLE MODE"; checked against tests/golden/md/deg-*. */
 #include "format/md_assemble.h"

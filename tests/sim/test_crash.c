@@ -69,14 +69,10 @@ static bool run(uint64_t seed, const struct script *script,
 {
     const struct itimerval limit = {.it_value.tv_sec = log != NULL ? 60 : SEED_SECONDS};
 
-    memset(&world, 0, sizeof world);
-    world.seed = current_seed = seed;
+    world_init(&world, seed, &tally, shadow, buffers);
+    current_seed = seed;
     world.script = script;
     world.log = log;
-    world.tally = &tally;
-    world.shadow = shadow;
-    for (uint32_t i = 0; i < SHOTS; i++)
-        world.shots[i].buffer = buffers[i];
     (void)setitimer(ITIMER_VIRTUAL, &limit, NULL);
     driver_run(&world);
     return !world.broken;
@@ -338,10 +334,13 @@ static bool parse(int argc, char **argv, struct arguments *to)
                 return false;
         } else if (strcmp(option, "--count") == 0) {
             seed_count = number(argv[i]);
-        } else if (strcmp(option, "--from") == 0 || strcmp(option, "--seed") == 0 ||
-                   strcmp(option, "--shrink") == 0) {
-            to->one = to->one || option[3] == 'e';
-            to->shrinks = to->shrinks || option[3] == 'h';
+        } else if (strcmp(option, "--from") == 0) {
+            first_seed = number(argv[i]);
+        } else if (strcmp(option, "--seed") == 0) {
+            to->one = true;
+            first_seed = number(argv[i]);
+        } else if (strcmp(option, "--shrink") == 0) {
+            to->shrinks = true;
             first_seed = number(argv[i]);
         } else {
             return false;

@@ -492,17 +492,12 @@ static bool play(uint32_t number)
     const struct play *play = &plays[number % PLAYS];
     const bool away = play->state == STATE_DEGRADED || play->state == STATE_SPARE;
 
-    memset(&world, 0, sizeof world);
+    world_init(&world, 1 + number, &tally, shadow, buffers);
     world_number = number;
-    world.seed = 1 + number;
     world.kind = &world_kinds[number / PLAYS % KINDS];
     world.dirty = play->state == STATE_DIRTY;
     world.spare = play->state == STATE_SPARE;
     world.log = alone && verbose ? print_line : NULL;
-    world.tally = &tally;
-    world.shadow = shadow;
-    for (uint32_t i = 0; i < SHOTS; i++)
-        world.shots[i].buffer = buffers[i];
     world_make(&world);
     world.devices[1].away = away;
     driver_open(&world, false, world.spare);

@@ -287,15 +287,10 @@ static void crash_now_and_then(struct world *w)
 
 static void make(const struct world_kind *kind, uint64_t seed)
 {
-    memset(&world, 0, sizeof world);
-    world.seed = seed;
+    world_init(&world, seed, &tally, shadow, buffers);
     world.kind = kind;
     world.dirty = row->dirty;
     world.unmarked = row->unmarked;
-    world.tally = &tally;
-    world.shadow = shadow;
-    for (uint32_t i = 0; i < SHOTS; i++)
-        world.shots[i].buffer = buffers[i];
     prng_init(&chance, seed, (uint64_t)row->promise);
     world_make(&world);
     if (row->away != MD_MEMBER_NONE)

@@ -304,13 +304,8 @@ static void lead_astray(bool lost)
 
 static void play(const struct world_kind *kind, uint64_t seed)
 {
-    memset(&world, 0, sizeof world);
-    world.seed = seed;
+    world_init(&world, seed, &tally, shadow, buffers);
     world.kind = kind;
-    world.tally = &tally;
-    world.shadow = shadow;
-    for (uint32_t i = 0; i < SHOTS; i++)
-        world.shots[i].buffer = buffers[i];
     world_make(&world);
     driver_open(&world, false, false);
     CHECK_EQ(world.opening, OPEN_WRITABLE);

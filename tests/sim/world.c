@@ -394,6 +394,17 @@ static void make_devices(struct world *w, const struct md_create *request,
         abort();
 }
 
+void world_init(struct world *w, uint64_t seed, struct tally *tally, struct shadow *shadow,
+                uint8_t *const buffers[SHOTS])
+{
+    memset(w, 0, sizeof *w);
+    w->seed = seed;
+    w->tally = tally;
+    w->shadow = shadow;
+    for (uint32_t i = 0; i < SHOTS; i++)
+        w->shots[i].buffer = buffers[i];
+}
+
 void world_make(struct world *w)
 {
     struct md_create_member layout[DEVICES_MAX] = {0};

@@ -226,6 +226,9 @@ struct world {
 
 /* ---- world.c ---- */
 
+/* A world of that seed, nothing of it made yet. */
+void world_init(struct world *world, uint64_t seed, struct tally *tally, struct shadow *shadow,
+                uint8_t *const buffers[SHOTS]);
 /* Draw an array and put it on a new store. */
 void world_make(struct world *world);
 void world_clear(struct world *world);
